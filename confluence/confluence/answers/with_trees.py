@@ -1,19 +1,18 @@
 """A model and boosted trees on what happened before answer together.
 
-    the model's pass                 ──► heads' outputs                  ┐
-    the seeds or questions it was of ──► `HistoryTrees` ──► their answers ┴──► weighted average
+    the model's pass                 ──► heads' outputs                ┐
+    the seeds or questions it was of ──► `AskedTrees` ──► their answers ┴──► weighted average
 
 The two err differently: trees know means of all that ever happened and few interactions, and hardly
 change from fit to fit; a model reads the rows themselves. So their average is often better than
-both (stacking with fixed weights; Wolpert 1992, Breiman 1996). Trees are fitted when they are
-asked, on the task's train seeds, from what each may see. They do not tell NULL: that stays the
-model's.
+both (stacking with fixed weights; Wolpert 1992, Breiman 1996). Trees do not tell NULL: that stays
+the model's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from headwater import SemanticType
@@ -23,8 +22,8 @@ from confluence.data.tasks import Task, TaskError
 from confluence.model.outputs import Average, Pass, as_output, gathered
 from confluence.model.transformer import Output, Params
 from confluence.trees.boosted import NoTreesError, TreeAnswers, load_lightgbm
+from confluence.trees.task_trees import AskedTrees
 from confluence.trees.time_lists import Ints
-from confluence.trees.tree_baselines import HistoryTrees
 
 
 def check_share(share: float) -> None:
@@ -36,7 +35,8 @@ def check_share(share: float) -> None:
             load_lightgbm()
         except NoTreesError as error:
             raise ValueError(
-                f"tree_share is {share:g}, which needs boosted trees: {error}"
+                f"tree_share is {share:g}, which needs boosted trees: {error}. With 0 the model"
+                " answers alone"
             ) from error
 
 
@@ -44,7 +44,7 @@ class WithTrees:
     """An `OutputSource`: the average of the outputs of a model and of trees."""
 
     def __init__(
-        self, model: OutputSource, trees: HistoryTrees, task: Task, share: float, *,
+        self, model: OutputSource, trees: AskedTrees, task: Task, share: float, *,
         split: str | None,
     ) -> None:  # fmt: skip
         """
@@ -60,6 +60,7 @@ class WithTrees:
         self._share = share
         self._split = split
         self.answers: TreeAnswers | None = None  # the trees' own, seeds ascending; after `outputs`
+        self.apart: Apart | None = None  # in the order of the pass; after `outputs`
 
     def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
         """All seeds at once: averaged outputs, and the info of the model's pass."""
@@ -71,17 +72,28 @@ class WithTrees:
             index = np.arange(index.size)
         order = np.argsort(index)
         rows, times = (np.asarray(info[n], np.int64)[order] for n in ("anchor_rows", "obs_time"))
-        self.answers = self._trees.answers(index[order], rows, times)
-        if np.isnan(self.answers.values).any():
+        self.answers = answers = self._trees.answers(index[order], rows, times)
+        if np.isnan(answers.values).any():
             raise TaskError(
                 f"trees have no answers for task '{self._task.name}': no train seed has a value, or"
                 " one is not finite. tree_share must be 0"
             )
-        place = np.argsort(order)
+        self.apart = Apart(output, _as_outputs(answers, np.argsort(order), output, self._task))
+        yield self.apart.together(self._share), info
+
+
+class Apart(NamedTuple):
+    """The answers of a model and those of trees to the same seeds, as outputs of heads."""
+
+    model: Output
+    trees: Output
+
+    def together(self, share: float) -> Output:
+        """Their average, of which the trees have a share."""
         average = Average()
-        average.add(output, weight=1.0 - self._share)
-        average.add(_as_outputs(self.answers, place, output, self._task), weight=self._share)
-        yield average.output(), info
+        average.add(self.model, weight=1.0 - share)
+        average.add(self.trees, weight=share)
+        return average.output()
 
 
 def _as_outputs(answers: TreeAnswers, place: Ints, model: Output, task: Task) -> Output:

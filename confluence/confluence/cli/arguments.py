@@ -170,6 +170,10 @@ def _add_train(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--out", type=Path, help="folder; default: runs/<task>")
     command.add_argument(
+        "--no-trees", action="store_true",
+        help="fit no boosted trees to answer together with the model",
+    )  # fmt: skip
+    command.add_argument(
         "--memory-fraction", type=float, default=MEMORY_FRACTION, metavar="SHARE",
         help="share of the memory that a step may take with --cell-budget auto"
         f" [{MEMORY_FRACTION}]",
@@ -369,8 +373,9 @@ def _add_scoring(command: argparse.ArgumentParser, *, split: str) -> None:
 
 def _add_tree_share(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--tree-share", type=float, default=0.0, metavar="SHARE",
-        help="share of each answer, 0 to 1, from boosted trees on history; 0: the model alone",
+        "--tree-share", type=float, metavar="SHARE",
+        help="share of each answer, 0 to 1, from the run's boosted trees; 0: the model alone; by"
+        " default what the run chose on val",
     )  # fmt: skip
 
 

@@ -107,7 +107,8 @@ def train_command(options: argparse.Namespace) -> Outcome:
         return train(
             options.store or None, task=names, out=options.out or _out_of(names, pack),
             task_weights=dict(options.task or ()), prebatched=pack,
-            memory_fraction=options.memory_fraction, **_how_to_train(options),
+            trees=not options.no_trees, memory_fraction=options.memory_fraction,
+            **_how_to_train(options),
         )  # fmt: skip
 
     return _train_together(options, train, _train_config(options))

@@ -3,14 +3,16 @@
     evaluation-<split>-rolling.json
     evaluation-<split>-frozen-<time>.json        ... -step-400 if not the last step,
                                                  -3-runs-<which> if runs answered together,
-                                                 -trees-0.5 if trees had that share
+                                                 -trees-0.5 if that share was asked for
     probe-<task>-<split>-rolling.json            ... of any task of the run's stores
     predictions-<split or "keys">.csv
+    trees.json.gz                                (`trees/kept_trees.py`)
 
 The name of an evaluation or a probe has everything in which two of one run differ: the split, the
-regime and its time, the averaged runs, the share of trees, and the checkpoint if it was not the
-last. So none replaces another; only the same evaluation again replaces its file. Only the
-last predictions stay. If a run has several tasks, the files of each are in a folder of its own.
+regime and its time, the averaged runs, a share of trees that was asked for, and the checkpoint if
+it was not the last. So none replaces another; only the same evaluation again replaces its file.
+Only the last predictions stay. If a run has several tasks, the files of each are in a folder of its
+own.
 """
 
 from __future__ import annotations
@@ -28,13 +30,15 @@ from confluence.data.tasks import SPLITS
 from confluence.folder.checkpoint import saved_steps
 from confluence.folder.files import read_json, write_whole
 from confluence.scores.scoring import time_name
+from confluence.trees.kept_trees import FILE as TREES
+from confluence.trees.kept_trees import is_kept
 from confluence.watch.log import FILE, to_json
 from confluence.watch.log_events import first_event
 
 EVALUATION, PROBE = "evaluation", "probe"
 EVALUATIONS, PROBES = "evaluation-*.json", "probe-*.json"
 PREDICTIONS = tuple(f"predictions-{asked}*.csv" for asked in (*SPLITS, "keys"))
-RESULTS = (EVALUATIONS, PROBES, *PREDICTIONS)  # of what a run leaves beside log and checkpoints
+RESULTS = (EVALUATIONS, PROBES, *PREDICTIONS, TREES)  # what a run has beside log and checkpoints
 
 Result = dict[str, Any]
 
@@ -53,7 +57,7 @@ def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
         parts.append(time_name(time_us(result["visible_until"])))
     if "runs" in result:
         parts.append(mark([(Path(run["out"]), run["step"]) for run in result["runs"]]))
-    if "trees" in result:
+    if "chosen" not in result.get("trees", {"chosen": None}):
         parts.append(f"trees-{result['trees']['share']}")
     if result["step"] != last_step:
         parts.append(f"step-{result['step']}")
@@ -75,6 +79,8 @@ def is_result(path: Path) -> bool:
     """Whether a run wrote a file that has the name of a result."""
     if path.is_symlink() or not path.is_file():
         return False
+    if path.name == TREES:
+        return is_kept(path)
     if path.suffix == ".json":
         found = read_json(path)
         return "split" in found and "step" in found

@@ -296,7 +296,8 @@ def _which(result: Mapping[str, Any]) -> str:
     if result.get("visible_until"):
         parts[1] += f" at {result['visible_until']}"
     parts += [describe_runs(result["runs"])] if "runs" in result else []
-    parts += [describe_trees(result["trees"])] if "trees" in result else []
+    if "trees" in result:
+        parts.append(f"trees have {result['trees']['share']:g} of each answer")
     parts += [f"weights of step {_whole(result['step'])}"] if "step" in result else []
     return " · ".join(part for part in parts if part)
 
@@ -338,7 +339,9 @@ def _title(result: Mapping[str, Any]) -> str:
 
 
 def _whose(result: Mapping[str, Any]) -> str:
-    return "with trees," if "trees" in result else "the model's"
+    return {"trees": "the trees'", "model and trees": "with trees,"}.get(
+        who_answers(result), "the model's"
+    )
 
 
 def _regime(result: Mapping[str, Any]) -> str:

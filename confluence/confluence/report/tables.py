@@ -80,11 +80,11 @@ def _cell(value: Any) -> str:
 def describe_backtest(result: Result) -> list[str]:
     """The metric of each task by cutoff and in the mean, beside the baselines."""
     lines: list[str] = []
-    share = result.get("tree_share") or 0.0
-    who = "with trees" if share else "model"
     for title, summary in result["tasks"].items():
         metric, names = summary["metric"], list(summary["baselines"])
         folds = [fold for fold in result["folds"] if fold["task"] == title]
+        share = folds[0]["tree_share"]
+        who = "with trees" if share else "model"
         joint = {fold["cutoff"]: fold for fold in result["together"] if fold["task"] == title}
         rows = [["cutoff", "seed", "scored", who, "rolling", *map(title_of, names)]]
         for number, fold in enumerate(folds, start=1):
@@ -168,12 +168,30 @@ def who_answers(result: Mapping[str, Any]) -> str:
     """The title of the answers that a result scores."""
     if "probe" in result:
         return "probe"
-    return "model and trees" if "trees" in result else "model"
+    share = share_of_trees(result)
+    return "model" if share == 0 else "trees" if share == 1 else "model and trees"
+
+
+def share_of_trees(result: Mapping[str, Any]) -> float:
+    """What trees have of the answers that a result scores."""
+    return float((result.get("trees") or {}).get("share", 0.0))
 
 
 def describe_trees(trees: Result) -> str:
-    """The share of trees in the answers, in a line."""
-    return f"trees on history have {trees['share']} of each answer"
+    """The share of trees in the answers, in a line, and why it is that."""
+    line = f"trees on history have {trees['share']:g} of each answer"
+    chosen = trees.get("chosen")
+    if chosen is None:
+        return line
+    return f"{line}: {reason_for_share(chosen)}"
+
+
+def reason_for_share(chosen: Mapping[str, Any]) -> str:
+    """Why the trees have their share."""
+    if chosen["reason"] is not None:
+        return str(chosen["reason"])
+    found = ", ".join(f"{metric_text(value)} with {share:g}" for share, value in chosen["by_share"])
+    return f"{chosen['metric']} on val is {found}"
 
 
 def describe_left_out(count: int) -> str:
@@ -221,7 +239,7 @@ def _parts(result: Result, first: str) -> list[str]:
     if not parts:
         return []
     named = [title_of(name) for name in result["baselines"]]
-    whose = "with trees" if "trees" in result else "of the model"
+    whose = {"model": "of the model", "trees": "of trees"}.get(who_answers(result), "with trees")
     rows = [["", "seeds", "anchors", f"{first} {whose}", *named]]
     for title, part in parts:
         ours = _with_interval(part["metrics"][first], (part.get("intervals") or {}).get(first))

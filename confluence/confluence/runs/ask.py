@@ -20,7 +20,7 @@ import headwater
 
 from confluence.answers.read_out import OutputSource, predict
 from confluence.answers.several_runs import RunOutputs, SeveralRuns
-from confluence.answers.with_trees import WithTrees
+from confluence.answers.with_trees import Apart, WithTrees
 from confluence.config import Config
 from confluence.data.stores import TaskPlace
 from confluence.data.tasks import (
@@ -39,7 +39,9 @@ from confluence.runs.saved_run import SavedRun
 from confluence.scores.scoring import Predictions
 from confluence.training.step import Predictor
 from confluence.trees.boosted import TreeAnswers
-from confluence.trees.tree_baselines import HISTORY_MODEL, HistoryTrees
+from confluence.trees.own_columns import OwnColumns
+from confluence.trees.task_trees import AskedTrees
+from confluence.trees.tree_baselines import HISTORY_MODEL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Answered:
     labels: Labels
     made: dict[str, Any]  # runs, trees
     trees: TreeAnswers | None = None  # those of the trees, seeds ascending; None: not asked
+    apart: Apart | None = None  # in the order of the predictions; None: trees were not asked
 
 
 class OfAllRanks:
@@ -94,12 +97,12 @@ def ask(
 
     Args:
         cfg: the run's settings, for answers (`Config.for_answers`).
-        ensemble: what answers along with the run. Every rank fits its trees, as that is no work to
-            share.
+        ensemble: what answers along with the run. Every rank asks the trees about all seeds.
         stores: by path, those that `ensemble.stores` names.
     """
     group = current()
-    runs, others, share = (run, *ensemble.others), ensemble.others, ensemble.tree_share
+    runs, others = (run, *ensemble.others), ensemble.others
+    share, kept = ensemble.share_of_trees(run, place), run.trees.get(place.title)
     # Answers are a few numbers each; heads' outputs, which are averaged, have all categories.
     apart = group.size > 1 and not others and share == 0
     with contextlib.ExitStack() as stack:
@@ -113,14 +116,15 @@ def ask(
                 "fingerprint": str(sampler.database_metadata()["fingerprint"]),
             }
         )  # fmt: skip
-        target, labels = _read(sampler, place)
+        target, labels = read_place(sampler, place)
         source, trees = _model(cfg, sampler, target, apart=apart), None
         if others:
             passes = _passes_of_others(ensemble, ensemble.places(run, place), queries, cfg, stores)
             source = SeveralRuns(source, target, stack.enter_context(contextlib.closing(passes)))
-        if share > 0:
-            fitted = stack.enter_context(HistoryTrees(store, cfg, target, labels))
-            source = trees = WithTrees(source, fitted, target, share, split=queries.split)
+        if share > 0 and kept is not None:
+            own_columns = stack.enter_context(OwnColumns(store, cfg, target))
+            asked = AskedTrees(own_columns, labels, kept.trees)
+            source = trees = WithTrees(source, asked, target, share, split=queries.split)
         batches = queries.batches(sampler)
         found = predict(
             source, run.params, group.watched(batches) if apart else iter(batches), target
@@ -129,11 +133,14 @@ def ask(
     made: dict[str, Any] = {}
     if others:
         made["runs"] = [{"out": str(each.out), "step": each.step} for each in runs]
-    if trees is not None:
+    if kept is not None:
         made["trees"] = {"share": share, "model": HISTORY_MODEL}
+        if ensemble.tree_share is None:
+            made["trees"]["chosen"] = kept.chosen.to_dict()
     return Answered(
         predictions=found, target=target, labels=labels, made=made,
         trees=None if trees is None else trees.answers,
+        apart=None if trees is None else trees.apart,
     )  # fmt: skip
 
 
@@ -146,7 +153,7 @@ def _passes_of_others(
         settings = other.config.for_answers().replace(visible_until=cfg.visible_until)
         share = current().share()
         with open_sampler(stores[place.store], settings, place.name, **share) as sampler:
-            target, _ = _read(sampler, place)
+            target, _ = read_place(sampler, place)
             source = _model(settings, sampler, target)
             yield other.out, target, source.outputs(other.params, iter(queries.batches(sampler)))
 
@@ -165,7 +172,7 @@ def _model(cfg: Config, sampler: Any, task: Task, *, apart: bool = False) -> Out
     return predictor if group.size == 1 or apart else OfAllRanks(predictor, group)
 
 
-def _read(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:
+def read_place(sampler: Any, place: TaskPlace) -> tuple[Task, Labels]:
     """A task as it was at training, and its labels as they are."""
     task, labels = read_target(sampler, place.name)
     moments: dict[str, Any] = dict(place.moments)

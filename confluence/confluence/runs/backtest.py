@@ -38,6 +38,7 @@ from confluence.data.tasks import (
 )
 from confluence.data.verification import verified_stores
 from confluence.folder.files import check_outside, read_json, write_whole
+from confluence.report.tables import share_of_trees
 from confluence.runs.ensemble import Ensemble
 from confluence.runs.evaluate import Examination, Opened, scoring
 from confluence.runs.load import load
@@ -54,7 +55,7 @@ Fold = dict[str, Any]
 def backtest(
     store: str | Path, *, task: str | Sequence[str], out: str | Path,
     cutoffs: Sequence[str] | None = None, folds: int = 4, horizon_days: float | None = None,
-    seeds: Sequence[int] = (42,), tree_share: float = 0.0, preset: str = "small",
+    seeds: Sequence[int] = (42,), tree_share: float | None = None, preset: str = "small",
     verify: str = "once", **overrides: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Train and score at every cutoff with every seed; the result is also `out`/backtest.json, or
@@ -67,7 +68,8 @@ def backtest(
         horizon_days: how long after its cutoff seeds are scored; None: as long as the val split
             lasts, where it comes after train, else up to the next cutoff.
         seeds: of `Config.seed`.
-        tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+        tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`); None:
+            half, as the seeds that are scored cannot choose a share too.
         preset, overrides: the recipe, as for `train`.
         verify: whether the store is read to its last byte before, as for `train`.
 
@@ -75,25 +77,27 @@ def backtest(
         {"tasks": {title: {"metric", "model": mean over folds, "std": over the means of the seeds,
         "baselines": {name: mean}, "other": means of all metrics, "rolling": mean, "together":
         {"frozen": mean, "rolling": mean}}}, "folds": [{"cutoff", "until", "seed", "task", "scored",
-        "metric", "frozen", "rolling", "baselines"}], "together": [{"cutoff", "until", "task",
-        "metric", "runs": folders, "seeds": theirs, "frozen", "rolling"}]}: what the runs of all
-        seeds answer together; empty and without means where there is one run; "tree_share" as
+        "tree_share", "metric", "frozen", "rolling", "baselines"}], "together": [{"cutoff", "until",
+        "task", "metric", "runs": folders, "seeds": theirs, "frozen", "rolling"}]}: what the runs of
+        all seeds answer together; empty and without means where there is one run; "tree_share" as
         given. None where a metric is nowhere defined.
     """
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError("a backtest needs at least one seed, and each once")
     if "seed" in overrides:
         raise ValueError("seed is what a backtest sets itself: give seeds (--seeds) instead")
-    check_share(tree_share)
-    tree_share = float(tree_share)
+    if tree_share is not None:
+        check_share(tree_share)
+        tree_share = float(tree_share)
     recipe = preset_config(preset, **overrides)
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     check_outside(folder, [path])
-    file = folder / (f"backtest-trees-{tree_share}.json" if tree_share else "backtest.json")
+    given = tree_share is not None
+    file = folder / (f"backtest-trees-{tree_share}.json" if given else "backtest.json")
     check_output(file, "--out", is_own=_is_backtest, what="the result of a backtest")
     opened = verified_stores([path], verify)
-    lessons = Lessons(paths=[path], names=names, opened=opened)
+    lessons = Lessons(paths=[path], names=names, trees=tree_share != 0, opened=opened)
     task_places = find_places(opened, names)
     spans = _checked_spans(opened[path], names, recipe, cutoffs, folds, horizon_days)
     _warn_of_late_labels(opened[path], task_places)
@@ -126,7 +130,9 @@ def backtest(
     return result
 
 
-def _result(folds: Sequence[Fold], together: Sequence[Fold], tree_share: float) -> dict[str, Any]:
+def _result(
+    folds: Sequence[Fold], together: Sequence[Fold], tree_share: float | None
+) -> dict[str, Any]:
     return {
         "tasks": summarise(folds, together), "folds": list(folds), "together": list(together),
         "tree_share": tree_share,
@@ -134,7 +140,7 @@ def _result(folds: Sequence[Fold], together: Sequence[Fold], tree_share: float) 
 
 
 def _score(
-    runs: Sequence[Run], title: str, at: str, until: str, tree_share: float, opened: Opened
+    runs: Sequence[Run], title: str, at: str, until: str, tree_share: float | None, opened: Opened
 ) -> Fold:
     """One task, frozen at the cutoff and rolling: of one fit, with baselines, or of all fits of a
     cutoff together, without baselines."""
@@ -162,6 +168,7 @@ def _score(
         **found,
         "seed": first.config.seed,
         "scored": frozen["scored"],
+        "tree_share": share_of_trees(frozen),
         "baselines": {
             baseline: _numbers(result["metrics"])
             for baseline, result in frozen["baselines"].items()

@@ -17,16 +17,32 @@ class Ensemble:
 
     Attributes:
         others: runs whose answers are averaged with those of the run (`several_runs.py`).
-        tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+        tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`); None:
+            what the run has chosen, 0 of one without trees.
     """
 
     others: Sequence[SavedRun] = ()
-    tree_share: float = 0.0
+    tree_share: float | None = None
 
     def __post_init__(self) -> None:
-        check_share(self.tree_share)
         object.__setattr__(self, "others", tuple(self.others))
-        object.__setattr__(self, "tree_share", float(self.tree_share))
+        if self.tree_share is not None:
+            check_share(self.tree_share)
+            object.__setattr__(self, "tree_share", float(self.tree_share))
+
+    def share_of_trees(self, run: SavedRun, place: TaskPlace) -> float:
+        """The share of the run's trees in each answer to a task. ValueError if it has no trees."""
+        kept = run.trees.get(place.title)
+        share = self.tree_share
+        if share is None:
+            share = 0.0 if kept is None else kept.chosen.share
+            check_share(share)
+        if share > 0 and kept is None:
+            raise ValueError(
+                f"tree_share is {share:g}, and the run in '{run.out}' has no trees for task"
+                f" '{place.title}': `confluence train` with --resume fits them"
+            )
+        return share
 
     def places(self, run: SavedRun, place: TaskPlace) -> list[TaskPlace]:
         """Where each of the others has a task of the run; raises if they cannot answer together."""
@@ -44,7 +60,7 @@ class Ensemble:
         parts = []
         if self.others:
             parts.append(mark([(each.out, each.step) for each in (run, *self.others)]))
-        if self.tree_share:
+        if self.tree_share is not None:
             parts.append(f"trees-{self.tree_share}")
         return parts
 

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import headwater
+import numpy as np
 
+from confluence.answers.read_out import read_answers
+from confluence.answers.with_trees import Apart
 from confluence.data.stores import Seeds
 from confluence.data.tasks import TaskError, device_tables, open_seeds, read_row_shape
 from confluence.data.verification import verified_stores
 from confluence.ranks.group import current
 from confluence.report.evaluation_files import EVALUATION
 from confluence.report.page import keep_result
-from confluence.runs.ask import Queries, ask
+from confluence.runs.ask import Answered, Queries, ask
 from confluence.runs.ensemble import ALONE, Ensemble
 from confluence.runs.regime import VisibleUntil, regime_config
 from confluence.runs.saved_run import SavedRun, check_split
@@ -78,22 +81,36 @@ def scoring(
     for other in ensemble.others:
         other.config.check_scored(split)
     queries = Queries(lambda sampler: sampler.epoch(split, task=place.name), split)
+    share = ensemble.share_of_trees(run, place)
     answered = ask(run, place, cfg, queries, ensemble, stores)
 
     def score() -> dict[str, Any]:
         target, labels = answered.target, answered.labels
-        trees = None
+        more: dict[str, Any] = {}
+        if answered.apart is not None:
+            more["model_alone"] = _of_model_alone(answered.apart, answered, share)
         if wanted.trees:
-            trees = tree_baselines(store, cfg, target, labels, split, history=answered.trees)
+            kept = run.trees.get(place.title)
+            more |= tree_baselines(
+                store, cfg, target, labels, split, trees=None if kept is None else kept.trees,
+                history=answered.trees,
+            )  # fmt: skip
         terms = Terms(split, cfg.metric, cfg.visible_until, wanted.resamples)
         result = evaluate(
-            answered.predictions, labels, target, terms, trees=trees,
-            has_history=visible_history(store, cfg, target, labels, split),
-            answer=of_model(ensemble.tree_share),
+            answered.predictions, labels, target, terms, more=more,
+            has_history=visible_history(store, cfg, target, labels, split), answer=of_model(share),
         )  # fmt: skip
         return {**result, **answered.made, "task": place.title, "step": run.step}
 
     return Scoring(run.out, run.results(wanted.task), stores, score)
+
+
+def _of_model_alone(apart: Apart, answered: Answered, share: float) -> dict[str, Any]:
+    """The answers of the model alone, as a baseline of those that it gave together with trees."""
+    values = np.full(answered.labels.targets.size, np.nan)
+    seeds = answered.predictions.seed_index.astype(np.int64)
+    values[seeds], _ = read_answers(apart.model, answered.target)
+    return {"model": f"the model, which has {1 - share:g} of each answer", "values": values}
 
 
 def _check_has_no_task(run: SavedRun, wanted: Examination) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from confluence.data.verification import verified_stores
 from confluence.folder import checkpoint
 from confluence.runs.run import Run
 from confluence.runs.train import listed
+from confluence.runs.tree_share import kept_trees
 
 
 def load(
@@ -46,7 +48,8 @@ def load(
     opened = verified_stores(paths, verify)
     for number, path in enumerate(paths):
         checkpoint.check_store(record, opened[path].metadata, number)
-    return Run(
+    run = Run(
         out=folder, places=places, config=cfg, step=step, params=params,
         stores=tuple(paths), seeds=checkpoint.read_seeds(record),
     )  # fmt: skip
+    return dataclasses.replace(run, trees=kept_trees(run))

@@ -45,6 +45,7 @@ from confluence.runs.load import load
 from confluence.runs.predict import Request, predictions
 from confluence.runs.run import Run
 from confluence.runs.train import Lessons, train_with
+from confluence.runs.tree_share import with_trees
 from confluence.watch.trackers import check_installed
 
 METADATA = "metadata.json"
@@ -342,13 +343,14 @@ def _check_same(out: Path, record: Mapping[str, Any], wanted: Mapping[str, Any])
 
 def train_or_load(
     opened: Mapping[str, headwater.Store], task: str, out: Path, cfg: Config, *, say: Say,
-    overwrite: bool = False,
+    overwrite: bool = False, trees: bool = True,
 ) -> Run:  # fmt: skip
     """Train; or resume, or open, a run in `out` of these settings on this very store. If the run is
-    of another one that is an error, unless it is to be replaced. opened: one store, by path."""
+    of another one that is an error, unless it is to be replaced. opened: one store, by path.
+    trees: whether boosted trees are fitted too."""
     metadata = {path: store.metadata for path, store in opened.items()}
     wanted = checkpoint.make_record(cfg, find_places(opened, [task]), metadata)
-    lessons = Lessons(paths=list(opened), names=[task], opened=opened)
+    lessons = Lessons(paths=list(opened), names=[task], opened=opened, trees=trees)
     done = None
     try:
         step = checkpoint.newest_whole(out)
@@ -360,7 +362,7 @@ def train_or_load(
         if done == cfg.steps:
             run = load(out, store=list(opened), verify="header")
             say(f"the model in {out} is trained already")
-            return run
+            return with_trees(run, opened) if trees else run
     except checkpoint.CheckpointError as error:
         if not overwrite:
             raise
@@ -411,10 +413,12 @@ def run_pipeline(
     opened = {str(store): open_store(store)}  # verified when it was built or found
     check_seeds(opened[str(store)], task, question, say)
     check_scored(opened[str(store)], task, cfg, examination.split)
-    run = train_or_load(opened, task, out, cfg, say=say, overwrite=overwrite)
+    ensemble = examination.ensemble
+    run = train_or_load(
+        opened, task, out, cfg, say=say, overwrite=overwrite, trees=ensemble.tree_share != 0
+    )
     say(f"evaluating on {examination.split}")
     evaluation = Evaluation(scoring(run, examination, opened=opened).result())
-    ensemble = examination.ensemble
     file = run.predictions_file(examination.split, tree_share=ensemble.tree_share)
     request = Request(split=examination.split, ensemble=ensemble)
     answers = predictions(run, request, file, opened=opened)

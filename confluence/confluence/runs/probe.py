@@ -116,7 +116,7 @@ def probe(
     untrained = _by_first_weights(answers[1][0], wanted.seeds, labels)
     result = evaluate(
         _predictions(wanted, answers[0]), labels, target, terms,
-        trees={UNTRAINED: untrained, **baselines},
+        more={UNTRAINED: untrained, **baselines},
         has_history=visible_history(store, cfg, target, labels, split), answer=OF_PROBE,
     )  # fmt: skip
     result |= {

@@ -31,7 +31,7 @@ class Run(SavedRun):
     def evaluate(
         self, split: str, *, task: str | None = None, regime: str | None = None,
         visible_until: VisibleUntil = None, resamples: int | None = None,
-        trees: bool = True, others: Sequence[SavedRun] = (), tree_share: float = 0.0,
+        trees: bool = True, others: Sequence[SavedRun] = (), tree_share: float | None = None,
         verify: str = "once",
     ) -> Evaluation:  # fmt: skip
         """Metrics on exactly the seeds of a split, with intervals, next to baselines. A file has
@@ -45,7 +45,8 @@ class Run(SavedRun):
             resamples: of the bootstrap; None: 1000, fewer for very many seeds; 0: no intervals.
             trees: whether to fit the baselines of boosted trees.
             others: runs whose answers are averaged with those of this one (`several_runs.py`).
-            tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+            tree_share: what the run's boosted trees have of each answer, from 0 to 1
+                (`with_trees.py`); None: what the run chose on val.
             verify: whether stores are read to their last byte before, as in `train`.
 
         Where this process has joined others all call this alike and share the seeds; rank 0 scores,
@@ -63,7 +64,7 @@ class Run(SavedRun):
         self, *unnamed: Any, split: str | None = None, keys: Sequence[Any] | None = None,
         keys_file: Path | str | None = None, at: Time | Sequence[Time] | None = None,
         path: Path | str | None = None, task: str | None = None,
-        others: Sequence[SavedRun] = (), tree_share: float = 0.0, verify: str = "once",
+        others: Sequence[SavedRun] = (), tree_share: float | None = None, verify: str = "once",
     ) -> Answers:  # fmt: skip
         """Predictions for a split in the order of the task's rows, or for keys in theirs. No answer
         depends on anything later than its time. Nothing is written unless `path` is given, and
@@ -77,7 +78,8 @@ class Run(SavedRun):
             path: a file that is written too, .csv or .parquet; if it exists, it must hold
                 predictions, which are replaced.
             others: runs whose answers are averaged with those of this one (`several_runs.py`).
-            tree_share: what boosted trees have of each answer, from 0 to 1 (`with_trees.py`).
+            tree_share: what the run's boosted trees have of each answer, from 0 to 1
+                (`with_trees.py`); None: what the run chose on val.
             verify: whether stores are read to their last byte before, as in `train`.
 
         Where this process has joined others all call this alike, share the questions and get all
@@ -102,11 +104,11 @@ class Run(SavedRun):
 
     def predictions_file(
         self, split: str | None, *, task: str | None = None, others: Sequence[SavedRun] = (),
-        tree_share: float = 0.0,
+        tree_share: float | None = None,
     ) -> Path:  # fmt: skip
         """Where the commands write by default: predictions-<split>.csv or predictions-keys.csv in
         the run's folder, or that of its task; with other runs the name says which
-        (`several_runs.mark`), with trees their share."""
+        (`several_runs.mark`), with a share of trees that."""
         ensemble = Ensemble(others=others, tree_share=tree_share)
         parts = ["predictions", split or "keys", *ensemble.name_parts(self)]
         return self.results(task) / f"{'-'.join(parts)}.csv"

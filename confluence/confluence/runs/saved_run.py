@@ -1,7 +1,7 @@
 """A trained model as a value: weights, settings, tasks and the folder that they are kept in.
 
 log.jsonl  loss.png  run.html  checkpoints/<step>/  evaluation-<split>-<regime>.json
-predictions-<split>.csv
+predictions-<split>.csv  trees.json.gz
 
 A run of several tasks has a folder of evaluations and predictions for each, named like it.
 """
@@ -9,6 +9,7 @@ A run of several tasks has a folder of evaluations and predictions for each, nam
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from confluence.data.tasks import SPLITS, TaskError
 from confluence.model.transformer import Params
 from confluence.report.evaluation import Evaluation
 from confluence.report.evaluation_files import read_results, task_folder
+from confluence.trees.kept_trees import KeptTrees
 
 TASKS_SHOWN = 20  # tasks with a line each, when a run is printed
 
@@ -35,6 +37,7 @@ class SavedRun:
     params: Params
     stores: tuple[str, ...] = ()  # paths, in the run's order
     seeds: tuple[Seeds, ...] = ()  # where masked cells were learned, by store
+    trees: Mapping[str, KeptTrees] = dataclasses.field(default_factory=dict)  # by title of a task
 
     def __repr__(self) -> str:
         tasks = (f"task {place.title} of {place.store}" for place in self.places)

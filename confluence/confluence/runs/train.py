@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import headwater
+from headwater.shared import say
 
 from confluence.config import AUTO, MEMORY_FRACTION, Config
 from confluence.config import preset as preset_config
@@ -25,6 +26,7 @@ from confluence.packs.walk import kept_in_memory, repeats_of
 from confluence.ranks.group import current
 from confluence.runs.run import Run
 from confluence.runs.run_folder import check_choice, prepare
+from confluence.runs.tree_share import with_trees
 from confluence.training.session import Session
 from confluence.trees.label_row_check import check_label_rows
 from confluence.watch.trackers import check_installed
@@ -39,6 +41,7 @@ class Lessons:
         names: of the tasks; None: those of the pack.
         weights: how often a task is trained, relative to the others, by name.
         verify: whether the stores, or the pack, are read to their last byte before.
+        trees: whether boosted trees are fitted too, to answer together with the model.
         opened: the stores by path, verified; None: they are opened when the training begins.
     """
 
@@ -47,6 +50,7 @@ class Lessons:
     weights: Mapping[str, float] | None = None
     pack: Path | None = None
     verify: str = "once"
+    trees: bool = True
     opened: Mapping[str, headwater.Store] | None = None
 
 
@@ -54,10 +58,12 @@ def train(
     store: str | Path | Sequence[str | Path] | None = None, *,
     task: str | Sequence[str] | None = None, out: str | Path,
     task_weights: Mapping[str, float] | None = None, preset: str | None = None,
-    prebatched: str | Path | None = None, overwrite: bool = False, resume: bool = False,
-    verify: str = "once", memory_fraction: float = MEMORY_FRACTION, **overrides: Any,
+    prebatched: str | Path | None = None, trees: bool = True, overwrite: bool = False,
+    resume: bool = False, verify: str = "once", memory_fraction: float = MEMORY_FRACTION,
+    **overrides: Any,
 ) -> Run:  # fmt: skip
-    """Train a model on a task of a store, or on several of several, and save it in `out`.
+    """Train a model on a task of a store, or on several of several, and save it in `out`, with
+    boosted trees that answer together with it.
 
     SIGTERM, SIGHUP and Ctrl-C end it after a step with a checkpoint and `TrainingStopped`.
     Where this process has joined others (`confluence.ranks.group.Joined`), they train together: all
@@ -71,6 +77,9 @@ def train(
             with.
         prebatched: a pack of `confluence.prebatch`, which has the batches. Neither store nor task
             need be given then, and the store need not be there.
+        trees: whether boosted trees are fitted on each task too, and their share of each answer is
+            chosen on val (docs/reference/model.md, "With trees"). From a pack they are if `store`
+            is given.
         overwrite: remove the run that `out` holds; without it that is an error.
         resume: go on with the run that `out` holds, exactly as if it had not stopped, or open it if
             it is done; start one if there is none. Another store, task or model is an error.
@@ -97,7 +106,7 @@ def train(
     lessons = Lessons(
         paths=[] if store is None else [str(path) for path in listed(store)],
         names=None if task is None else list(listed(task)), weights=task_weights, pack=pack,
-        verify=verify,
+        verify=verify, trees=trees,
     )  # fmt: skip
     return train_with(cfg, lessons, Path(out), overwrite=overwrite, resume=resume)
 
@@ -126,7 +135,17 @@ def train_with(
         )
         if current().is_first:
             check_label_rows(stores, cfg)
-        return learn(out, cfg, stores, places, overwrite=overwrite, resume=resume)
+        run = learn(out, cfg, stores, places, overwrite=overwrite, resume=resume)
+        opened = {store.path: store.sampler.store for store in stores}
+    if not lessons.trees:
+        return run
+    if lessons.pack is not None:
+        if not lessons.paths:
+            if current().is_first:
+                say("no boosted trees: a pack has no rows to fit them on, give its store too")
+            return run
+        opened = verified_stores(lessons.paths, lessons.verify)
+    return with_trees(run, opened)
 
 
 @contextlib.contextmanager

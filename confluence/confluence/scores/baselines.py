@@ -19,12 +19,13 @@ from confluence.data.tasks import NO_TIME, TRAIN, Floats, Labels, Task
 from confluence.trees.history import label_lists
 from confluence.trees.time_lists import Moments
 
-CONSTANT, HISTORY = "global_constant", "history"  # names in a result
+CONSTANT, HISTORY, MODEL_ALONE = "global_constant", "history", "model_alone"  # names in a result
 TITLES = {  # for people, by the name in a result
     CONSTANT: "global constant",
     "per_entity": "per entity",
     "own_columns": "trees, own columns",
     HISTORY: "trees, history",
+    MODEL_ALONE: "model alone",
     "untrained": "probe, untrained",
 }
 SUBJECTS = {  # the same in a sentence
@@ -32,6 +33,7 @@ SUBJECTS = {  # the same in a sentence
     "per_entity": "a constant for each entity",
     "own_columns": "trees on own columns",
     HISTORY: "trees on history",
+    MODEL_ALONE: "the model alone",
     "untrained": "the probe of untrained weights",
 }
 
@@ -92,12 +94,12 @@ def entity_histories(
 
 def baselines(
     labels: Labels, rows: NDArray[np.int64], task: Task, *, metric: str, visible_until_us: int,
-    trees: Mapping[str, Mapping[str, Any]] | None = None,
+    more: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Baseline]:  # fmt: skip
     """All baselines on the rows scored, by name.
 
     Args:
-        trees: what `tree_baselines` returned, or others of that form.
+        more: further ones, of the form that `tree_baselines` returns.
     """
     name, constant = best_constant(task.stype, metric)
     train = labels.targets[(labels.splits == TRAIN) & labels.is_known]
@@ -122,8 +124,8 @@ def baselines(
             values=own,
         ),
     }
-    for which, tree in (trees or {}).items():
-        about = {key: value for key, value in tree.items() if key != "values"}
-        values = tree["values"][rows] if "values" in tree else None
+    for which, one in (more or {}).items():
+        about = {key: value for key, value in one.items() if key != "values"}
+        values = one["values"][rows] if "values" in one else None
         found[which] = Baseline(about=about, values=values)
     return found

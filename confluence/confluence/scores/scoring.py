@@ -62,13 +62,13 @@ class Terms:
 
 def evaluate(
     predictions: Predictions, labels: Labels, task: Task, terms: Terms, *,
-    trees: Mapping[str, Mapping[str, Any]] | None = None,
+    more: Mapping[str, Mapping[str, Any]] | None = None,
     has_history: NDArray[np.bool_] | None = None, answer: Answer | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Score one pass over a split. The result is plain and can be written as JSON.
 
     Args:
-        trees: the result of `tree_baselines`; None: those baselines are left out.
+        more: further baselines, of the form that `tree_baselines` returns.
         has_history: of each seed of the task, from `visible_history`; None: the result has no parts
             by it.
         answer: gives the predictions its name; None: they are the model's.
@@ -82,16 +82,16 @@ def evaluate(
     scored = labels.is_known[index]
     rows = index[scored]
     until_us = NO_TIME if visible_until is None else time_us(visible_until)
-    beside = baselines(labels, rows, task, metric=metric, visible_until_us=until_us, trees=trees)
+    compared = baselines(labels, rows, task, metric=metric, visible_until_us=until_us, more=more)
     scores = Scores(
-        labels=labels, task=task, rows=rows, model=predictions.values[scored], beside=beside
+        labels=labels, task=task, rows=rows, model=predictions.values[scored], beside=compared
     )
     parts = {WHOLE: np.arange(rows.size)}
     if resamples != 0:
         parts |= history_parts(rows, has_history) | time_parts(labels.obs_times[rows])
     found, drawn, samples = scores.measure(parts, resamples)
     whole = found.pop(WHOLE)
-    for name, baseline in beside.items():
+    for name, baseline in compared.items():
         whole["baselines"][name] = {**baseline.about, **whole["baselines"][name]}
     result: dict[str, Any] = {
         "task": task.name,

@@ -23,7 +23,7 @@ import numpy as np
 from headwater import SemanticType
 
 from confluence.data.tasks import Floats
-from confluence.scores.baselines import CONSTANT, HISTORY, subject_of
+from confluence.scores.baselines import CONSTANT, HISTORY, MODEL_ALONE, subject_of
 from confluence.scores.bootstrap import Interval, interval
 from confluence.scores.metrics import metric_text
 
@@ -47,10 +47,11 @@ OF_PROBE = Answer(title="the probe")
 
 def of_model(tree_share: float = 0.0) -> Answer:
     """A model's answers, or their average with those of the trees on history."""
+    alone = {MODEL_ALONE: "--tree-share 0 uses it alone"}
     if tree_share == 1.0:
-        return Answer(title=subject_of(HISTORY), same_as=HISTORY)
+        return Answer(title=subject_of(HISTORY), same_as=HISTORY, options=alone)
     if tree_share > 0.0:
-        options = {HISTORY: "--tree-share 1 uses them alone"}
+        options = {HISTORY: "--tree-share 1 uses them alone", **alone}
         return Answer(title="the mixed answer", options=options)
     return Answer(title="the model", options={HISTORY: "--tree-share 1 uses them"})
 

@@ -1,7 +1,8 @@
 """Boosted trees: from features of train seeds and their targets to answers to questions.
 
     Features of train seeds, targets, weights ──► size and number of the trees, by those held out
-                                              ──► LightGBM ──► TreeAnswers to other Features
+                                              ──► LightGBM ──► Boosted: texts, which a file can hold
+    Boosted, Features of questions            ──► TreeAnswers
 
 Trees are small, see a part of the columns and rows each, and several fits of them are averaged; or
 they are larger and see all: few seeds and old data punish these, much to learn the others
@@ -12,6 +13,8 @@ features, same trees.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +81,7 @@ class Features:
     index: NDArray[np.int64]  # [n] which question, as in `Questions`
     values: Floats  # [n,F] NaN where NULL, not known yet, hidden, or the target
     names: tuple[str, ...]  # [F]
-    is_category: tuple[bool, ...]  # [F]
+    categories: Mapping[str, tuple[str, ...]]  # of a feature that is one: the text of each number
 
 
 class TreeAnswers(NamedTuple):
@@ -86,14 +89,70 @@ class TreeAnswers(NamedTuple):
 
     values: Floats  # [m] as `Predictions.values`
     shares: Floats | None = None  # [m,K] of each category; None where the target has none
-    features: tuple[str, ...] = ()  # what the trees were shown
 
 
-def fit_and_predict(
-    train: Features, targets: Floats, wanted: Features, stype: SemanticType, *, metric: str,
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Boosted:
+    """Trees that were fitted, as texts: what they answer today they answer when read from a file.
+
+    Threads may share one.
+    """
+
+    stype: str  # name of the target's `SemanticType`
+    names: tuple[str, ...]  # of the features
+    models: tuple[str, ...]  # LightGBM's texts; their answers are averaged
+    known: tuple[float, ...]  # the only target, or the numbers of the categories that occur
+    classes: int  # K of a categorical target, as far as it was known
+    shift: float = 0.0  # a number is what trees answer, times scale, and shift
+    scale: float = 1.0
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Boosted:
+        """From the fields by name; lists may stand for tuples."""
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in found.items()
+        }
+        return cls(**plain)
+
+    @functools.cached_property
+    def _boosters(self) -> list[Any]:
+        return [load_lightgbm().Booster(model_str=text) for text in self.models]
+
+    def answers(self, features: Features) -> TreeAnswers:
+        """An answer to each question. The features are found by name; one that is not there is NaN
+        everywhere."""
+        places = {name: place for place, name in enumerate(features.names)}
+        values = np.full((features.values.shape[0], len(self.names)), np.nan)
+        for own, name in enumerate(self.names):
+            if name in places:
+                values[:, own] = features.values[:, places[name]]
+        known, is_class = np.array(self.known), self.stype == SemanticType.CATEGORICAL.name
+        if not self.models:
+            shares = np.ones((values.shape[0], 1)) if is_class else None
+            found = np.full(values.shape[0], known[0])
+            return TreeAnswers(found, shares if shares is None else self._shares(shares))
+        total: Any = 0.0
+        for booster in self._boosters:
+            total = total + booster.predict(values, num_threads=1)
+        answer = np.asarray(total / len(self.models), np.float64)
+        if is_class:
+            return TreeAnswers(known[answer.argmax(axis=1)], self._shares(answer))
+        return TreeAnswers(answer * self.scale + self.shift)
+
+    def _shares(self, found: Floats) -> Floats:
+        """Shares of all categories from those of the ones that occur. [m,K]"""
+        known = np.array(self.known, np.int64)
+        shares = np.zeros((found.shape[0], max(self.classes, int(known.max()) + 1)))
+        shares[:, known] = found
+        return shares
+
+
+def fit(
+    train: Features, targets: Floats, stype: SemanticType, *, metric: str,
     weights: Floats | None = None, held_out: NDArray[np.bool_] | None = None, classes: int = 0,
-) -> TreeAnswers:  # fmt: skip
-    """Trees on the train seeds, then an answer per wanted question.
+) -> Boosted:  # fmt: skip
+    """Trees on the train seeds.
 
     Args:
         weights: of the train seeds; None: all alike.
@@ -102,10 +161,9 @@ def fit_and_predict(
         classes: K of a categorical target.
     """
     known, is_class = np.unique(targets), stype == SemanticType.CATEGORICAL
+    of_all: dict[str, Any] = {"stype": stype.name, "names": train.names, "classes": classes}
     if known.size == 1:
-        values = np.full(wanted.values.shape[0], known[0])
-        shares = _shares(np.ones((values.size, 1)), known, classes) if is_class else None
-        return TreeAnswers(values, shares, train.names)
+        return Boosted(**of_all, models=(), known=(float(known[0]),))
     in_leaf = max(1, min(MOST_IN_LEAF, targets.size // LEAF_SHARE))
     settings = {**SETTINGS, "min_data_in_leaf": in_leaf}
     labels, shift, scale = targets, 0.0, 1.0
@@ -120,15 +178,13 @@ def fit_and_predict(
         labels = (targets - shift) / scale
     weights = np.ones(targets.size) if weights is None else weights
     settings, rounds = _chosen(train, labels, weights, settings, held_out)
-    data, total = _dataset(train, labels, weights, settings), 0.0
+    data = _dataset(train, labels, weights, settings)
     fits = FITS if "bagging_fraction" in settings else 1
-    for fit in range(fits):
-        total = total + _fit({**settings, "seed": fit}, data, rounds).predict(wanted.values)
-    answer = np.asarray(total / fits, np.float64)
-    if is_class:
-        values = np.asarray(known[answer.argmax(axis=1)], np.float64)
-        return TreeAnswers(values, _shares(answer, known, classes), train.names)
-    return TreeAnswers(answer * scale + shift, None, train.names)
+    models = (_fit({**settings, "seed": seed}, data, rounds) for seed in range(fits))
+    return Boosted(
+        **of_all, models=tuple(model.model_to_string() for model in models),
+        known=tuple(known.tolist()) if is_class else (), shift=shift, scale=scale,
+    )  # fmt: skip
 
 
 def _chosen(
@@ -161,7 +217,7 @@ def _dataset(
     features: Features, labels: Floats, weights: Floats, settings: dict[str, Any],
     rows: NDArray[np.bool_] | slice = slice(None), like: Any = None,
 ) -> Any:  # fmt: skip
-    categories = [f for f, is_category in enumerate(features.is_category) if is_category]
+    categories = [f for f, name in enumerate(features.names) if name in features.categories]
     return load_lightgbm().Dataset(
         features.values[rows], label=labels[rows], weight=weights[rows], params=settings,
         categorical_feature=categories, reference=like, free_raw_data=False,
@@ -176,10 +232,3 @@ def _fit(settings: dict[str, Any], data: Any, rounds: int, until: Any = None) ->
         settings, data, num_boost_round=rounds, callbacks=stop,
         valid_sets=[] if until is None else [until],
     )  # fmt: skip
-
-
-def _shares(found: Floats, known: Floats, classes: int) -> Floats:
-    """Shares of all categories from those of the ones that occur. [m,K]"""
-    shares = np.zeros((found.shape[0], max(classes, int(known.max()) + 1)))
-    shares[:, known.astype(np.int64)] = found
-    return shares

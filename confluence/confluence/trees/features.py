@@ -6,26 +6,27 @@
                       its parents
 
 Where the database is frozen, or ends before the question, what is visible is older than the
-question; train seeds, which lie before that, would see fresh data. So each of them is shown COPIES
-times with its cutoff moved back by a gap drawn from the gaps of the questions.
+question; train seeds, which lie before that, would see fresh data. So other trees are shown each of
+them COPIES times, with its cutoff moved back by a gap drawn for it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 from headwater.shared import time_us
 
 from confluence.config import Config
-from confluence.data.tasks import NO_TIME, TRAIN, US_PER_DAY, Floats, Labels
+from confluence.data.tasks import NO_TIME, TEST, TRAIN, US_PER_DAY, VAL, Floats, Labels
 from confluence.trees.boosted import Features
 from confluence.trees.history import WINDOWS, History, label_features, label_lists
 from confluence.trees.time_lists import Ints, Moments, Questions, count_features
 
 COPIES = 3  # of each train seed where questions see old data, each with a gap of its own
 MAX_TRAIN_SEEDS = 200_000  # more are thinned out at random
-MAX_FEATURES = 1_000
+LEAST_GAP_DAYS = 7  # in days: however short the splits of a task are
 
 
 def seeds_of(
@@ -56,64 +57,69 @@ def anchors_of(history: History, questions: Questions) -> Ints:
     return questions.anchor_rows - history.row_range(history.anchor_table)[0]
 
 
-def unseen(history: History, questions: Questions) -> bool:
-    """Whether nothing that is visible to a question can be its own anchor."""
-    return history.anchors_unseen(anchors_of(history, questions), questions.moments)
-
-
 def until_of(cfg: Config) -> int:
     """`visible_until` in µs, NO_TIME where it is rolling."""
     until = cfg.visible_until
     return int(NO_TIME) if until is None else time_us(until)
 
 
-def train_seeds(labels: Labels, wanted: Questions, until_us: int, *, inclusive: bool) -> Questions:
-    """The labelled train seeds, as fresh or stale as what the questions see."""
-    rng = np.random.default_rng(0)
-    index = np.flatnonzero((labels.splits == TRAIN) & labels.is_known)
-    moments = wanted.moments
-    gaps = (moments.obs_times - moments.cutoffs)[moments.obs_times != NO_TIME]
-    copies = COPIES if gaps.size and gaps.max() > 0 else 1
-    most = MAX_TRAIN_SEEDS // copies
-    if index.size > most:
-        index = np.sort(rng.choice(index, most, replace=False))
-    index = np.tile(index, copies)
-    drawn = rng.choice(gaps, index.size) if copies > 1 else 0
-    return seeds_of(labels, index, until_us, inclusive=inclusive, gaps=drawn)
-
-
-def history_features(history: History, questions: Questions, *, anchors_unseen: bool) -> Features:
-    """Counts, recencies and means of every path, the anchor's known labels, and the time of year.
+def train_seeds(
+    labels: Labels, until_us: int, *, inclusive: bool, longest_gap: int = 0
+) -> Questions:
+    """The labelled train seeds, each as of its time, or COPIES of each that see old data.
 
     Args:
-        anchors_unseen: `unseen` of these questions, and of others that are to have the same
-            features.
+        longest_gap: above 0: what a seed sees is older than its time, by up to so many µs.
     """
+    rng = np.random.default_rng(0)
+    index = np.flatnonzero((labels.splits == TRAIN) & labels.is_known)
+    copies = COPIES if longest_gap else 1
+    for most in (MAX_TRAIN_SEEDS, MAX_TRAIN_SEEDS // copies):  # copies of those that have no copy
+        if index.size > most:
+            index = np.sort(rng.choice(index, most, replace=False))
+    index = np.tile(index, copies)
+    gaps = rng.integers(1, longest_gap + 1, index.size) if longest_gap else 0
+    return seeds_of(labels, index, until_us, inclusive=inclusive, gaps=gaps)
+
+
+def longest_gap(labels: Labels, label_window_us: int) -> int:
+    """How old data may be that a question sees, in µs: as long as val or test lasts, which may be
+    asked with the database frozen at their beginning, and as long as it takes to know a label."""
+    longest = [label_window_us, LEAST_GAP_DAYS * US_PER_DAY]
+    for split in (VAL, TEST):
+        times = labels.obs_times[(labels.splits == split) & (labels.obs_times != NO_TIME)]
+        longest += [int(times.max() - times.min())] if times.size else []
+    return max(longest)
+
+
+def history_features(history: History, questions: Questions) -> Features:
+    """Counts, recencies and means of every path, the anchor's known labels, and the time of
+    year."""
     moments, labels = questions.moments, history.labels
     anchors = anchors_of(history, questions)
     found: dict[str, Floats] = {
         "days not visible": _gaps(moments), "day of the year": _days_of_year(moments),
     }  # fmt: skip
-    categories: set[str] = set()
+    categories: dict[str, tuple[str, ...]] = {}
     if history.knows_labels:
         known = label_lists(labels, history.task.label_window_us)
         found |= label_features(labels, known, questions, history.task.stype)
-        categories |= {"labels: last"} if history.task.categories else set()
+        if history.task.categories:
+            categories["labels: last"] = history.task.categories
+    unseen = history.anchors_unseen(anchors, moments)
     for path in history.paths(anchors, moments):
         counted = count_features(path.lists, path.owners, moments, WINDOWS)
         found |= {f"{path.name}: {name}": values for name, values in counted.items()}
-        for column in history.value_columns(path.table, anchors_unseen=anchors_unseen):
-            if not path.has_values or len(found) >= MAX_FEATURES:
-                break
-            of_column, category = history.column_features(path, column, moments.limits)
+        for column in history.columns_of(path, unseen):
+            of_column, texts = history.column_features(path, column, moments.limits)
+            if history.is_withheld(path.table, column):
+                of_column = {n: np.where(unseen, v, np.nan) for n, v in of_column.items()}
             found |= of_column
-            categories |= {category} if category else set()
+            categories |= texts
     return Features(
-        index=questions.index,
-        values=np.column_stack(list(found.values())),
-        names=tuple(found),
-        is_category=tuple(name in categories for name in found),
-    )
+        index=questions.index, values=np.column_stack(list(found.values())), names=tuple(found),
+        categories=categories,
+    )  # fmt: skip
 
 
 def _gaps(moments: Moments) -> Floats:
@@ -129,12 +135,18 @@ def _days_of_year(moments: Moments) -> Floats:
     return np.where(moments.obs_times == NO_TIME, np.nan, days)
 
 
+def at_index(features: Features, index: Ints) -> Features:
+    """The features of some questions, maybe several times, of features that have each once,
+    ascending."""
+    rows = np.searchsorted(features.index, index)
+    return dataclasses.replace(features, index=index, values=features.values[rows])
+
+
 def joined(first: Features, second: Features) -> Features:
-    """Two kinds of features of the same questions; the first has each once, ascending."""
-    rows = np.searchsorted(first.index, second.index)
+    """Two kinds of features of the same questions in the same order."""
     return Features(
         index=second.index,
-        values=np.column_stack([first.values[rows], second.values]),
+        values=np.column_stack([first.values, second.values]),
         names=first.names + second.names,
-        is_category=first.is_category + second.is_category,
+        categories={**first.categories, **second.categories},
     )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any
@@ -45,6 +45,7 @@ from confluence.trees.time_lists import (
 WINDOWS = (30, 365)  # days before T in which rows are counted
 RECENTS = (5, 16)  # the latest values of which means are taken
 SHARES = 3  # of the most common categories, how often each came
+MAX_COLUMNS = 250  # of the rows on all paths, whose values are features
 MAX_PATHS = 64  # paths beyond those of the anchor itself
 MAX_ENTRIES = 20_000_000  # rows of a path over two keys
 VALUE_STYPES = ("numerical", "boolean", "categorical")
@@ -77,17 +78,22 @@ class History:
 
     def __init__(
         self, store: headwater.Store, task: Task, labels: Labels, *, shown: str | None = None,
-        train_until: int = int(NO_TIME),
+        train_until: int = int(NO_TIME), columns: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
         """
         Args:
             shown: whose labels contexts show, as `Config.context_labels`; None: as the task says.
             train_until: nothing later is visible to train seeds, µs.
+            columns: those of the rows on paths that are features, such as "orders.customer_id:
+                state", each with its categories of which features say how often they came; None:
+                they are chosen, and `columns` has them then.
         """
         self.store = store
         self.task = task
         self.labels = labels
         self.train_until = train_until
+        self.columns = dict(columns or {})
+        self._chooses = columns is None
         self.entry = store.metadata["tasks"][task.index]
         self.shown = shown or self.entry.get("context_labels") or "train"
         self.anchor_table = str(self.entry["anchor_table"])
@@ -216,23 +222,26 @@ class History:
 
     def column_features(
         self, path: Path, column: dict[str, Any], limits: Ints
-    ) -> tuple[dict[str, Floats], str | None]:
-        """Features of a column along a path, and which of them is a category, if any."""
+    ) -> tuple[dict[str, Floats], dict[str, tuple[str, ...]]]:
+        """Features of a column along a path, and of one that is a category its texts."""
         lists, values = self.values(path, column["name"])
         seen = lists.counts(path.owners, limits)
         name = f"{path.name}: {column['name']}"
         if column["stype"] != "categorical":
             found = value_features(lists, values, path.owners, seen, RECENTS)
-            return {f"{name} {kind}": found[kind] for kind in found}, None
+            return {f"{name} {kind}": found[kind] for kind in found}, {}
         last = value_features(lists, values, path.owners, seen, RECENTS)["last"]
         features = {f"{name} last": last}
-        texts = (column.get("stats") or {}).get("categories") or ()
-        for category in self._most_common(lists, values):
+        texts = tuple((column.get("stats") or {}).get("categories") or ())
+        if self._chooses and not self.columns[name]:
+            common = self._most_common(lists, values)
+            self.columns[name] = tuple(texts[category] for category in common)
+        for text in self.columns[name]:
+            category = texts.index(text) if text in texts else -1
             is_it = (values == category).astype(np.float64)
             found = value_features(lists, is_it, path.owners, seen, RECENTS)
-            share = f"{name} = {texts[category] if category < len(texts) else category}"
-            features |= {f"{share} {kind}": found[kind] for kind in found if kind != "last"}
-        return features, f"{name} last"
+            features |= {f"{name} = {text} {kind}": found[kind] for kind in found if kind != "last"}
+        return features, {f"{name} last": texts}
 
     def _most_common(self, lists: Lists, values: Floats) -> Ints:
         """The most common categories of those that the last train seed could see."""
@@ -248,29 +257,46 @@ class History:
 
     @property
     def knows_labels(self) -> bool:
-        """Whether the store says when labels are known, as it must to be asked for them: without
+        """Whether the store knows when labels are known, as it must to be asked for them: without
         that, contexts have no label rows either. A cell task's are cells."""
         return self.is_cell or self.labels.label_times is not None
 
-    def value_columns(self, table: str, *, anchors_unseen: bool) -> list[dict[str, Any]]:
-        """Columns of a table whose values may be features; hidden ones only if all rows have a
-        time, as they are never shown on a row without one."""
-        entry = self.store.metadata["tables"][self.store.table_index(table)]
-        timed = entry["temporal_column"] is not None and not entry["untimed"]
-        unseen = self.withheld if not anchors_unseen else set() if timed else self.hidden
-        unseen = unseen | self.never_shown
-        return [
-            column
-            for column in self.store.metadata["columns"][slice(*entry["column_range"])]
-            if column["stype"] in VALUE_STYPES and f"{table}.{column['name']}" not in unseen
-        ]
+    def columns_of(self, path: Path, unseen: NDArray[np.bool_]) -> Iterator[dict[str, Any]]:
+        """Columns of the rows of a path whose values are features; withheld ones only if all rows
+        have a time, as they are never shown on a row without one, and some question may see them.
 
-    def anchors_unseen(self, anchors: Ints, moments: Moments) -> bool:
-        """Whether all rows on paths of any seed are older than its anchor, which has a time."""
-        if self.inclusive or (moments.cutoffs == NO_TIME).any():
-            return False
+        Args:
+            unseen: whether each question is one of `anchors_unseen`.
+        """
+        if not path.has_values:
+            return
+        entry = self.store.metadata["tables"][self.store.table_index(path.table)]
+        timed = entry["temporal_column"] is not None and not entry["untimed"]
+        never = self.never_shown | (set() if timed else self.hidden)
+        for column in self.store.metadata["columns"][slice(*entry["column_range"])]:
+            name = f"{path.name}: {column['name']}"
+            if self._chooses:
+                of_table = f"{path.table}.{column['name']}"
+                may_be = column["stype"] in VALUE_STYPES and of_table not in never
+                if not may_be or (of_table in self.withheld and not unseen.any()):
+                    continue
+                if name not in self.columns and len(self.columns) >= MAX_COLUMNS:
+                    continue
+                self.columns.setdefault(name, ())
+            if name in self.columns:
+                yield column
+
+    def is_withheld(self, table: str, column: Mapping[str, Any]) -> bool:
+        """Whether a question sees the values of a column only in rows before its anchor."""
+        return f"{table}.{column['name']}" in self.withheld
+
+    def anchors_unseen(self, anchors: Ints, moments: Moments) -> NDArray[np.bool_]:
+        """Whether all rows on the paths of a seed are older than its anchor's time. [m]"""
+        if self.inclusive:
+            return np.zeros(anchors.size, bool)
         times = self.row_times(self.anchor_table, anchors)
-        return bool(((moments.cutoffs <= times) & (times != NO_TIME)).all())
+        earlier = (moments.cutoffs != NO_TIME) & (moments.cutoffs <= times) & (times != NO_TIME)
+        return np.asarray(earlier)
 
     def values(self, path: Path, column: str) -> tuple[Lists, Floats]:
         """The values that are not NULL of a column along a path, as lists of their own."""

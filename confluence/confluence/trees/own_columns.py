@@ -105,7 +105,7 @@ class OwnColumns:
     """
 
     def __init__(self, store: headwater.Store, cfg: Config, task: Task) -> None:
-        self._store, self._cfg, self._task = store, cfg, task
+        self.store, self.cfg, self.task = store, cfg, task
         self._tables = store.metadata["tables"]
         self._entry = store.metadata["tasks"][task.index]
         ways = find_ways(store.metadata, store.table_index(self._entry["anchor_table"]))
@@ -133,26 +133,31 @@ class OwnColumns:
         rows, visible, age = self._read_all(questions)
         times, parts = questions.moments.obs_times, [np.empty((rows.shape[0], 0))]
         names: list[str] = []
-        is_category: list[bool] = []
+        categories: dict[str, tuple[str, ...]] = {}
         for number, way in enumerate(self._ways):
-            columns = [column for _, column in _features(self._store.metadata, way.table)]
+            columns = [column for _, column in _features(self.store.metadata, way.table)]
             values = self.values(way.table, rows[:, number])
             is_time = np.array([column["stype"] == "timestamp" for column in columns], bool)
             parts.append(np.where(visible[number], as_ages(values, times, is_time), np.nan))
-            names += [f"{way.name} > {c['name']}" if way.name else c["name"] for c in columns]
-            is_category += [column["stype"] == "categorical" for column in columns]
+            own = [f"{way.name} > {c['name']}" if way.name else c["name"] for c in columns]
+            names += own
+            categories |= {
+                name: tuple((column.get("stats") or {}).get("categories") or ())
+                for name, column in zip(own, columns, strict=True)
+                if column["stype"] == "categorical"
+            }
         return Features(
             index=questions.index,
             values=np.column_stack([*parts, np.where(age >= 0, age, np.nan)]),
             names=(*names, "row age"),
-            is_category=(*is_category, False),
+            categories=categories,
         )
 
     def _open(self) -> Any:
         if self._sampler is None:
             size = MOST_PLACES // (len(self._ways) * self._widest)
             self._sampler = open_sampler(
-                self._store, self._cfg, self._task.name, max_hops=self._ways[-1].hops,
+                self.store, self.cfg, self.task.name, max_hops=self._ways[-1].hops,
                 bfs_child_width=1, max_rows=1 + len(self._ways),
                 default_sequence_length=self._most_cells + 3,
                 default_batch_size=max(1, min(SAMPLE_BATCH, size)),
@@ -168,7 +173,7 @@ class OwnColumns:
         seen = [[np.empty((0, len(self._feature_places(way))), bool)] for way in self._ways]
         asked, times = questions.anchor_rows, questions.moments.obs_times
         pass_over = (
-            self._open().batches_for(self._task.name, rows=asked, obs_time=times)
+            self._open().batches_for(self.task.name, rows=asked, obs_time=times)
             if asked.size
             else ()
         )
@@ -200,7 +205,7 @@ class OwnColumns:
         return np.where(is_there, rows, -1), visible
 
     def _feature_places(self, way: Way) -> list[int]:
-        return [place for place, _ in _features(self._store.metadata, way.table)]
+        return [place for place, _ in _features(self.store.metadata, way.table)]
 
     def _shown(self, batch: Any) -> NDArray[np.bool_]:
         """Which columns, by their places in its table, a batch shows for each local row. NULL and
@@ -222,10 +227,10 @@ class OwnColumns:
         """The values of some rows of a table (global numbers) in the columns that may be features;
         NaN for NULL or if there is no row (-1). [m,columns]"""
         low, entry = int(self._tables[table]["row_range"][0]), self._tables[table]["name"]
-        names = [column["name"] for _, column in _features(self._store.metadata, table)]
+        names = [column["name"] for _, column in _features(self.store.metadata, table)]
         found = np.full((rows.size, len(names)), np.nan)
         for place, name in enumerate(names):
-            numbers = self._store.column(entry, name)["numbers"]
+            numbers = self.store.column(entry, name)["numbers"]
             found[rows >= 0, place] = numbers[rows[rows >= 0] - low]
         return found
 
@@ -239,7 +244,7 @@ class OwnColumns:
         found = np.where(is_there, parents[:, way.slot], NO_ROW)
         table = self._ways[way.before].table
         keys = self._tables[table]["foreign_keys"]
-        names = [column["name"] for column in _columns(self._store.metadata, table)]
+        names = [column["name"] for column in _columns(self.store.metadata, table)]
         places = [names.index(name) for name in keys[way.slot]["columns"]]
         for slot in range(way.slot):
             if keys[slot]["references"]["table"] != keys[way.slot]["references"]["table"]:
@@ -249,7 +254,7 @@ class OwnColumns:
             again = is_there & (found == NO_ROW) & (parents[:, slot] != NO_ROW)
             again &= shown[sequences, at][:, places].all(axis=1)
             for b in np.flatnonzero(again):
-                points_at = self._store.parents(int(row_ids[b, at[b]]))[way.slot]
+                points_at = self.store.parents(int(row_ids[b, at[b]]))[way.slot]
                 if points_at == row_ids[b, parents[b, slot]]:
                     found[b] = parents[b, slot]
         return found

@@ -26,8 +26,9 @@ from confluence.config import preset
 from confluence.data.tasks import (
     NO_TIME,
     SPLITS,
+    TEST,
     TRAIN,
-    Labels,
+    VAL,
     Task,
     TaskError,
 )
@@ -35,9 +36,10 @@ from confluence.data.verification import open_store
 from confluence.model.transformer import Output
 from confluence.report.tables import describe_evaluation
 from confluence.trees.boosted import TreeAnswers
-from confluence.trees.features import train_seeds
-from confluence.trees.time_lists import Questions
-from confluence.trees.tree_baselines import HistoryTrees, last_time, tree_baselines
+from confluence.trees.features import longest_gap, train_seeds
+from confluence.trees.own_columns import OwnColumns
+from confluence.trees.task_trees import AskedTrees, fit_trees, last_time
+from confluence.trees.tree_baselines import tree_baselines
 
 DAY = 86_400_000_000
 SMALL: dict[str, Any] = {**small.SMALL, "max_rows": 12, "steps": 4}
@@ -54,7 +56,7 @@ def run(store: Path, tmp_path_factory: pytest.TempPathFactory) -> confluence.Run
 
 
 class Trees:
-    """Stands for `HistoryTrees`: has an answer for each seed or question by its number."""
+    """Stands for `AskedTrees`: has an answer for each seed or question by its number."""
 
     def __init__(self, values: dict[int, float], shares: dict[int, list[float]] | None = None):
         self.values, self.shares = values, shares
@@ -142,15 +144,24 @@ def test_answers_are_shared_and_the_trees_are_the_baseline(
         assert shares[0] != shares[1] != shares[2]
     alone = run.evaluate("val", task=title, resamples=0, tree_share=1.0)
     assert alone["metrics"] == alone["baselines"]["history"]["metrics"]
-    again = run.evaluate("val", task=title, resamples=0)
+    again = run.evaluate("val", task=title, resamples=0, tree_share=0.0)
     assert again["baselines"]["history"]["metrics"] == alone["metrics"]
     assert again["metrics"] != alone["metrics"] or title == "mood"
-    assert alone["trees"]["share"] == 1.0 and "trees" not in again
+    assert again["metrics"] == alone["baselines"]["model_alone"]["metrics"]
+    assert (alone["trees"]["share"], again["trees"]["share"]) == (1.0, 0.0)
+    by_default = run.evaluate("val", task=title, resamples=0)
+    assert by_default["trees"]["share"] == by_default["trees"]["chosen"]["share"] == 0.5
+    assert by_default["baselines"]["model_alone"]["metrics"] == again["metrics"]
     names = {file.name for file in run.results(title).glob("evaluation-*.json")}
     assert {"evaluation-val-rolling.json", "evaluation-val-rolling-trees-1.0.json"} <= names
     lines = describe_evaluation(alone)
+    assert any(line.startswith("  trees  ") for line in lines)
+    assert any(line.startswith("  model alone ") for line in lines)
+    assert "  trees on history have 1 of each answer" in lines
+    lines = describe_evaluation(by_default)
     assert any(line.startswith("  model and trees ") for line in lines)
-    assert "  trees on history have 1.0 of each answer" in lines
+    (reason,) = [line for line in lines if line.startswith("  trees on history have 0.5")]
+    assert re.fullmatch(r".*: val has \d+ labels, too few to choose by", reason)
 
 
 def test_a_key_is_answered_as_its_seed_is(run: confluence.Run, tmp_path: Path) -> None:
@@ -170,26 +181,31 @@ def test_a_key_is_answered_as_its_seed_is(run: confluence.Run, tmp_path: Path) -
 def test_what_comes_later_changes_no_answer(run: confluence.Run, tmp_path: Path) -> None:
     """A thousand times the sales from March 5 on: frozen before that, trees say the same."""
     changed = bakery.build(tmp_path / "changed", changed_from="2025-03-05 00:00:00")
-    other = untrained_run(changed, "next_sale", run.config, tmp_path / "run")
+    other = dataclasses.replace(
+        untrained_run(changed, "next_sale", run.config, tmp_path / "run"), trees=run.trees
+    )
     ask: dict[str, Any] = {"task": "next_sale", "tree_share": 1.0, **PLAIN}
     frozen = {**ask, "visible_until": "2025-03-05"}
     same, still = (each.evaluate("val", **frozen)["metrics"] for each in (run, other))
     assert same == still
-    # Rolling, they learn from changed sales, or the test tells nothing.
+    # Rolling, they are told of changed sales, or the test tells nothing.
     before, after = (each.evaluate("val", **ask)["metrics"] for each in (run, other))
     assert before != after
 
 
-def trees_of(store: Path, name: str, split: str = "test", **settings: Any) -> HistoryTrees:
+def trees_of(store: Path, name: str, **settings: Any) -> AskedTrees:
     cfg = preset("tiny", **settings)
-    return HistoryTrees(open_store(store), cfg, *labelled(store, cfg, name))
+    task, labels = labelled(store, cfg, name)
+    own_columns = OwnColumns(open_store(store), cfg, task)
+    return AskedTrees(own_columns, labels, fit_trees(own_columns, labels))
 
 
 def test_questions_after_the_end_of_the_database_see_old_data(store: Path) -> None:
     end = last_time(open_store(store))
     assert end == time_us("2025-05-08 12:00:00")
     trees = trees_of(store, "next_sale")
-    rows = np.array([trees._labels.anchor_rows[0]] * 2, np.int64)
+    labels = trees._history.labels
+    rows = np.array([labels.anchor_rows[0]] * 2, np.int64)
     early, late = end - DAY, end + 30 * DAY
     times = np.array([late, early, NO_TIME])
     assert trees.cutoffs(times).tolist() == [end, early, NO_TIME]
@@ -199,27 +215,34 @@ def test_questions_after_the_end_of_the_database_see_old_data(store: Path) -> No
     exclusive = trees_of(store, "next_sale")
     exclusive._task = dataclasses.replace(exclusive._task, inclusive=False)
     assert exclusive.cutoffs(times).tolist() == [end + 1, early, NO_TIME]  # the last rows are seen
-    # Train seeds learn from data as old, and only where there is such a question.
-    learned: list[set[int]] = []
-
-    def noting(labels: Labels, wanted: Questions, until_us: int, *, inclusive: bool) -> Questions:
-        train = train_seeds(labels, wanted, until_us, inclusive=inclusive)
-        learned.append(set((train.moments.obs_times - train.moments.cutoffs).tolist()))
-        return train
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("confluence.trees.tree_baselines.train_seeds", noting)
-        both = trees.answers(np.arange(2), rows, times[:2]).values
-        alone = [trees.answers(np.arange(1), rows[:1], times[[i]]).values[0] for i in (0, 1)]
-    assert learned == [{0}, {30 * DAY}, {30 * DAY}, {0}]
-    assert both.tolist() == alone  # a question after the end changes no answer before it
+    both = trees.answers(np.arange(2), rows, times[:2]).values
+    alone = [trees.answers(np.arange(1), rows[:1], times[[i]]).values[0] for i in (0, 1)]
+    assert both.tolist() == alone  # what is asked beside changes no answer
     assert both[0] != both[1]
+
+
+def test_some_trees_learn_from_old_data(store: Path) -> None:
+    """As old as a question can see that is asked with the database frozen before val or test."""
+    _, labels = labelled(store, preset("tiny"), "next_sale")
+    window = 7 * DAY
+    spans = [np.ptp(labels.obs_times[labels.splits == split]) for split in (VAL, TEST)]
+    longest = longest_gap(labels, window)
+    assert longest == max(*spans, window)
+    assert longest_gap(labels, 400 * DAY) == 400 * DAY
+    seeds = train_seeds(labels, int(NO_TIME), inclusive=True)
+    assert (seeds.moments.cutoffs == seeds.moments.obs_times).all()
+    old = train_seeds(labels, int(NO_TIME), inclusive=True, longest_gap=longest)
+    assert np.bincount(old.index)[seeds.index].tolist() == [3] * seeds.index.size
+    gaps = old.moments.obs_times - old.moments.cutoffs
+    assert gaps.min() >= 1 and longest / 2 < gaps.max() <= longest
+    frozen = train_seeds(labels, time_us("2025-01-05"), inclusive=True)
+    assert frozen.moments.cutoffs.max() == time_us("2025-01-05")
 
 
 def test_times_are_told_from_the_question_on(shop_store: Path) -> None:
     """However late it is asked: as epochs they end with the last that trees have seen."""
     trees = trees_of(shop_store, "next_order")
-    labels = trees._labels
+    labels = trees._history.labels
     rows = labels.anchor_rows[labels.splits == TRAIN][:20].astype(np.int64)
     first, later = time_us("2025-06-01"), time_us("2027-06-01")
     for asked in (first, later):
@@ -245,12 +268,12 @@ def test_baselines_of_times_are_answers_however_old_the_data_is(
 
 def test_questions_without_a_time_leave_the_others_their_times(shop_store: Path) -> None:
     trees = trees_of(shop_store, "next_order")
-    rows = trees._labels.anchor_rows[:2].astype(np.int64)
+    rows = trees._history.labels.anchor_rows[:2].astype(np.int64)
     asked = time_us("2025-06-01")
     alone = trees.answers(np.arange(1), rows[:1], np.array([asked])).values
     both = trees.answers(np.arange(2), rows, np.array([asked, NO_TIME])).values
     assert both[0] == alone[0]
-    assert np.isfinite(both[1])
+    assert np.isnan(both[1])  # it has no time that an answer could be told from
 
 
 def test_the_last_time_is_that_of_a_row_that_has_one(tmp_path: Path) -> None:
@@ -329,7 +352,7 @@ def test_a_backtest_scores_the_model_with_trees(
     arguments += words(SMALL)
     assert main([*arguments, "--tree-share", "1"]) == 0
     text = capsys.readouterr().out
-    assert "next_sale, mae, frozen at each cutoff, trees on history have 1.0 of each answer" in text
+    assert "next_sale, mae, frozen at each cutoff, trees on history have 1 of each answer" in text
     found = json.loads((tmp_path / "b" / "backtest-trees-1.0.json").read_text())
     assert found["tree_share"] == 1.0
     task = found["tasks"]["next_sale"]
@@ -337,10 +360,15 @@ def test_a_backtest_scores_the_model_with_trees(
     assert task["std"] == pytest.approx(0.0, abs=1e-12)
     assert task["model"] == pytest.approx(task["baselines"]["history"], rel=1e-12)
     assert task["model"] == pytest.approx(task["together"]["frozen"], rel=1e-12)
-    assert main(arguments) == 0  # the fits are there; they are scored alone
-    alone = json.loads((tmp_path / "b" / "backtest.json").read_text())
+    assert main([*arguments, "--tree-share", "0"]) == 0  # the fits are there; they are scored alone
+    alone = json.loads((tmp_path / "b" / "backtest-trees-0.0.json").read_text())
     assert alone["tree_share"] == 0.0
     assert alone["tasks"]["next_sale"]["model"] != task["model"]
+    assert main(arguments) == 0
+    found = json.loads((tmp_path / "b" / "backtest.json").read_text())
+    assert found["tree_share"] is None
+    assert {fold["tree_share"] for fold in found["folds"]} == {0.5}
+    assert "trees on history have 0.5 of each answer" in capsys.readouterr().out
 
 
 def test_without_openmp_a_share_is_refused_and_an_evaluation_prints_the_reason(
@@ -349,6 +377,8 @@ def test_without_openmp_a_share_is_refused_and_an_evaluation_prints_the_reason(
     refused = re.escape(f"tree_share is 0.5, which needs boosted trees: {no_openmp}")
     with pytest.raises(ValueError, match=refused):
         run.evaluate("val", task="next_sale", tree_share=0.5, **PLAIN)
-    result = run.evaluate("val", task="next_sale", **{**PLAIN, "trees": True})
+    with pytest.raises(ValueError, match="With 0 the model answers alone"):
+        run.predict(split="val", task="next_sale")  # which chose a half
+    result = run.evaluate("val", task="next_sale", tree_share=0, **{**PLAIN, "trees": True})
     assert result["metrics"]
     assert f"  no boosted trees: {no_openmp}" in describe_evaluation(result)

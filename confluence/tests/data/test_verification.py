@@ -131,7 +131,9 @@ def test_the_functions_take_the_same_words(
         lambda: run.predict(split="val"),
         lambda: run.probe("val"),
         lambda: trained.predict(split="val", others=[again]),
-        lambda: confluence.train([shop_store, damaged], task="churn", out=tmp_path / "a", **SMALL),
+        lambda: confluence.train(
+            [shop_store, damaged], task="churn", trees=False, out=tmp_path / "a", **SMALL
+        ),
         lambda: pretrain(damaged, out=tmp_path / "a", **SMALL),
         lambda: backtest(damaged, task="churn", out=tmp_path / "a", **SMALL),
     ):
@@ -157,15 +159,15 @@ def test_a_store_is_opened_once_for_each_thing_asked_for(
     for kind in (headwater.Store, headwater.Sampler):
         monkeypatch.setattr(kind, "__init__", counted(kind.__name__, kind.__init__))
     trained.evaluate("test", resamples=0)
-    assert Counter(opened) == {"Store": 1, "Sampler": 2}  # the model's, and that of own columns
+    assert Counter(opened) == {"Store": 1, "Sampler": 3}  # the model's, the trees', a baseline's
     opened.clear()
     trained.evaluate("val", resamples=0, trees=False)
     trained.predict(split="test")
     trained.predict(keys=[1, 2], at="2025-01-01", path=tmp_path / "p.csv")
-    assert Counter(opened) == {"Store": 3, "Sampler": 3}
+    assert Counter(opened) == {"Store": 3, "Sampler": 6}
     opened.clear()
     trained.evaluate("test", regime="frozen", resamples=0, trees=False)
-    assert Counter(opened) == {"Store": 1, "Sampler": 2}  # one for the first time of the split
+    assert Counter(opened) == {"Store": 1, "Sampler": 3}  # one for the first time of the split
 
 
 def test_each_thing_asked_for_reads_a_store_once_or_never(
@@ -176,14 +178,16 @@ def test_each_thing_asked_for_reads_a_store_once_or_never(
     trained.evaluate("val", verify="header", **quick)
     trained.predict(split="val", verify="header")
     out = tmp_path / "run"
-    confluence.train(shop_store, task="churn", out=out, verify="header", **SMALL)
+    confluence.train(shop_store, task="churn", trees=False, out=out, verify="header", **SMALL)
     assert readings == [] and not (tmp_path / "cache").exists()
     trained.evaluate("val", verify="full", **quick)
     assert readings == [str(shop_store)]
     trained.predict(split="val", verify="full", tree_share=0.5)
     assert len(readings) == 2
     # It is no part of a run: one that was started without goes on with it.
-    confluence.train(shop_store, task="churn", out=out, verify="full", resume=True, **SMALL)
+    confluence.train(
+        shop_store, task="churn", trees=False, out=out, verify="full", resume=True, **SMALL
+    )
     assert len(readings) == 3
     trained.predict(split="val")
     assert len(readings) == 3

@@ -273,7 +273,7 @@ def test_the_settings_of_a_run_are_measured(
     monkeypatch.setattr(step_parts, "open_meter", IdleDriver)
     monkeypatch.setattr(usage, "FIRST_SECONDS", 1e9)
     out = tmp_path / "run"
-    confluence.train(shop_store, task="device", out=out, **{**SETTINGS, "steps": 1})
+    confluence.train(shop_store, task="device", trees=False, out=out, **{**SETTINGS, "steps": 1})
     result = confluence.advise(shop_store, task="device", run=out, batch_size=6)
     (row,) = result["configurations"]  # 6 contexts are not dealt to 4 parts
     assert (row["preset"], row["contexts"]) == ("the run", 6)

@@ -44,7 +44,7 @@ def losses(run: Path) -> list[float]:
 
 
 def train(store: Path, out: Path, **more: Any) -> confluence.runs.run.Run:
-    return confluence.train(store, task="device", out=out, **{**SETTINGS, **more})
+    return confluence.train(store, task="device", trees=False, out=out, **{**SETTINGS, **more})
 
 
 def test_two_points_make_a_line() -> None:
@@ -134,7 +134,12 @@ def test_several_tasks_are_refused(shop_store: Path, tmp_path: Path) -> None:
         ConfigError, match="cell_budget is for a run of one task, and this one has 2"
     ):
         confluence.train(
-            shop_store, task=["device", "rating"], out=tmp_path, **SETTINGS, cell_budget=4096
+            shop_store,
+            task=["device", "rating"],
+            trees=False,
+            out=tmp_path,
+            **SETTINGS,
+            cell_budget=4096,
         )
     with pytest.raises(ConfigError, match="does not go with batches that are made before"):
         train(shop_store, tmp_path, cell_budget=4096, prebatch="memory")

@@ -456,7 +456,13 @@ def test_a_run_trained_by_one_path_predicts_by_the_other_and_old_runs_load(
     import confluence
 
     run = confluence.train(
-        shop_store, task="churn", out=tmp_path / "run", **SMALL, steps=4, attention="compiled"
+        shop_store,
+        task="churn",
+        trees=False,
+        out=tmp_path / "run",
+        **SMALL,
+        steps=4,
+        attention="compiled",
     )
     record = json.loads(json.dumps(run.config.to_dict()))
     del record["attention"]  # as settings were before there were two paths

@@ -69,7 +69,9 @@ def pack(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def live(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that samples as it trains."""
     out = tmp_path_factory.mktemp("live") / "run"
-    confluence.train(shop_store, task=list(TASKS), task_weights=TASKS, out=out, **SETTINGS)
+    confluence.train(
+        shop_store, task=list(TASKS), task_weights=TASKS, trees=False, out=out, **SETTINGS
+    )
     return out
 
 
@@ -105,7 +107,7 @@ def assert_same(out: Path, other: Path) -> None:
 def packed(pack: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run from the pack, with the settings that it was made with."""
     out = tmp_path_factory.mktemp("packed") / "run"
-    run = confluence.train(prebatched=pack, out=out)
+    run = confluence.train(prebatched=pack, trees=False, out=out)
     assert run.config == CFG and run.titles == tuple(TASKS)
     return out
 
@@ -124,7 +126,7 @@ def test_a_pack_trains_without_its_store_as_live_batches_do(
 def test_what_needs_the_store_says_that_it_is_not_there(
     packed: Path, pack: Path, shop_store: Path
 ) -> None:
-    run = confluence.train(prebatched=pack, out=packed, resume=True)  # which is done
+    run = confluence.train(prebatched=pack, trees=False, out=packed, resume=True)  # which is done
     with pytest.raises(headwater.StoreError, match="store' is not there; a pack"):
         run.evaluate("val", task="subscribed")
     with pytest.raises(headwater.StoreError, match="store' is not there; a pack"):
@@ -143,10 +145,16 @@ def test_a_run_goes_on_from_its_middle_with_either(
     shutil.copytree(live if first == "live" else packed, out)
     shutil.rmtree(out / "checkpoints" / str(STEPS))
     if then == "pack":
-        confluence.train(shop_store, prebatched=pack, out=out, resume=True)
+        confluence.train(shop_store, prebatched=pack, trees=False, out=out, resume=True)
     else:
         confluence.train(
-            shop_store, task=list(TASKS), task_weights=TASKS, out=out, resume=True, **SETTINGS
+            shop_store,
+            task=list(TASKS),
+            task_weights=TASKS,
+            trees=False,
+            out=out,
+            resume=True,
+            **SETTINGS,
         )
     assert_same(out, live)
     assert [event["step"] for event in events(out, "resume")] == [3]
@@ -162,7 +170,7 @@ def test_epochs_repeat_in_a_new_order_and_a_run_goes_on_within_them(
     assert made["epochs"] == 2 and made["batches"] < 12
     capsys.readouterr()
     out = tmp_path / "run"
-    confluence.train(prebatched=tmp_path / "pack", out=out)
+    confluence.train(prebatched=tmp_path / "pack", trees=False, out=out)
     said = [line for line in capsys.readouterr().err.splitlines() if "epochs repeat" in line]
     assert said == [
         f"14 steps take 14 train batches, and {made['batches']} were made: from step"
@@ -174,11 +182,11 @@ def test_epochs_repeat_in_a_new_order_and_a_run_goes_on_within_them(
         confluence.CheckpointError,
         match=rf"the batches that repeat were {made['batches']} of 2 epochs and are none",
     ):
-        confluence.train(shop_store, task="subscribed", out=out, resume=True, **small)
+        confluence.train(shop_store, task="subscribed", trees=False, out=out, resume=True, **small)
     confluence.prebatch(shop_store, task="subscribed", epochs=1, out=tmp_path / "one", **small)
     with pytest.raises(confluence.CheckpointError, match=r"of 2 epochs and are \d of 1 epochs"):
-        confluence.train(prebatched=tmp_path / "one", out=out, resume=True)
-    confluence.train(prebatched=tmp_path / "pack", out=out, resume=True)
+        confluence.train(prebatched=tmp_path / "one", trees=False, out=out, resume=True)
+    confluence.train(prebatched=tmp_path / "pack", trees=False, out=out, resume=True)
     again = everything(out)
     assert [name for name in whole if not np.array_equal(whole[name], again[name])] == []
 
@@ -266,11 +274,11 @@ def test_stores_that_a_pack_was_not_made_from_are_refused(
     with pytest.raises(PackError, match=f"has the fingerprint {found}, the pack .* with {was}"):
         confluence.train(other_store, **options)
     with pytest.raises(PackError, match="is a pack and not a store: give it with --prebatched"):
-        confluence.train(pack, task="subscribed", out=tmp_path / "run")
+        confluence.train(pack, task="subscribed", trees=False, out=tmp_path / "run")
     with pytest.raises(ValueError, match="lies in it"):
-        confluence.train(prebatched=pack, out=pack / "run")
+        confluence.train(prebatched=pack, trees=False, out=pack / "run")
     with pytest.raises(ValueError, match="a pack has the batches already"):
-        confluence.train(prebatched=pack, out=tmp_path / "run", prebatch="memory")
+        confluence.train(prebatched=pack, trees=False, out=tmp_path / "run", prebatch="memory")
     assert not (tmp_path / "run").exists()
 
 
@@ -318,7 +326,7 @@ def test_a_damaged_batch_is_never_trained_on(verify: str, pack: Path, tmp_path: 
         file.seek(offset + 70)
         file.write(bytes([byte[0] ^ 1]))
     with pytest.raises(PackError, match=r"batches-0.bin' is damaged: batch 4 \(bytes"):
-        confluence.train(prebatched=copied, out=tmp_path / "run", verify=verify)
+        confluence.train(prebatched=copied, trees=False, out=tmp_path / "run", verify=verify)
     # Two batches are a step, and the next step's first is fetched while one runs.
     assert (tmp_path / "run").exists() == (verify == "header")
     if verify == "header":
@@ -336,7 +344,7 @@ def test_two_ranks_train_from_a_pack_as_one_process_does(
     )
     assert (made["batches"], made["ranks"]) == (2 * STEPS, 2)
     with pytest.raises(PackError, match="ranks: the run has 1, the pack 2"):
-        confluence.train(prebatched=tmp_path / "pack", out=tmp_path / "run")
+        confluence.train(prebatched=tmp_path / "pack", trees=False, out=tmp_path / "run")
     done = run_ranks(
         2, ["train", "--prebatched", str(tmp_path / "pack"), "--out", str(tmp_path / "run")]
     )
@@ -434,7 +442,7 @@ def test_batches_in_memory_are_those_of_live_training_and_never_change(
 ) -> None:
     out = tmp_path / "run"
     confluence.train(
-        shop_store, task=list(TASKS), task_weights=TASKS, out=out, prebatch="memory",
+        shop_store, task=list(TASKS), task_weights=TASKS, trees=False, out=out, prebatch="memory",
         prebatch_epochs=3, **SETTINGS
     )  # fmt: skip
     assert_same(out, live)  # no more than the run takes
@@ -459,7 +467,9 @@ def test_batches_in_memory_have_the_same_hash_after_two_epochs(
 
     monkeypatch.setattr("confluence.runs.train.kept_in_memory", kept)
     cfg = settings(**LARGE, save_every=0)
-    confluence.train(shop_store, task="subscribed", out=tmp_path / "run", prebatch="memory", **cfg)
+    confluence.train(
+        shop_store, task="subscribed", trees=False, out=tmp_path / "run", prebatch="memory", **cfg
+    )
     batches, before = seen
     assert 2 * len(batches) <= 14 and [batches.checksum()] == before
     losses = [event["loss"] for event in events(tmp_path / "run", "train")]
@@ -509,7 +519,12 @@ def test_batches_that_do_not_fit_into_memory_are_refused_before(
         MemoryError, match=r"12 train batches take about [\d.]+ kB, and of the 50 kB"
     ):
         confluence.train(
-            shop_store, task="subscribed", out=tmp_path / "run", prebatch="memory", **SETTINGS
+            shop_store,
+            task="subscribed",
+            trees=False,
+            out=tmp_path / "run",
+            prebatch="memory",
+            **SETTINGS,
         )
     cfg = CFG.replace(prebatch="memory")
     with open_sampler(open_store(shop_store), cfg, "subscribed") as sampler:

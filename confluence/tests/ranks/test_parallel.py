@@ -196,7 +196,7 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
     process."""
     whole, out = tmp_path / "whole", tmp_path / "run"
     stores = [str(shop_store), str(other_store)]
-    run = confluence.train(stores, task=TASKS, out=whole, **SETTINGS)
+    run = confluence.train(stores, task=TASKS, trees=False, out=whole, **SETTINGS)
     command = ["train", *stores, "--out", str(out), "--json", *words(SETTINGS)]
     command += [part for task in TASKS for part in ("--task", task)]
     stopped = run_ranks(2, command, before=ASKED_TO_STOP)
@@ -216,7 +216,7 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
     assert other == {"churn": of_other * 8}
     assert not [name for name in found["config"] if "rank" in name]
 
-    again = confluence.train(stores, task=TASKS, out=out, resume=True, **SETTINGS)
+    again = confluence.train(stores, task=TASKS, trees=False, out=out, resume=True, **SETTINGS)
     for name, kind in (("train", "loss"), ("train", "gradient_norm")):
         expected = [event[kind] for event in events(whole, name)]
         np.testing.assert_allclose([e[kind] for e in events(out, name)], expected, rtol=1e-3)
@@ -262,7 +262,7 @@ def test_a_run_goes_on_with_more_ranks_whoever_was_killed(shop_store: Path, tmp_
         "half_life_days": 200.0, "child_counts": True, "save_every": 2,
         "eval_every": 0,
     }  # fmt: skip
-    confluence.train(shop_store, task=["churn", "rating"], out=whole, **settings)
+    confluence.train(shop_store, task=["churn", "rating"], trees=False, out=whole, **settings)
     command = ["train", str(shop_store), "--task", "churn", "--task", "rating", "--out", str(out)]
     command += [*words(settings), "--resume"]
     died = subprocess.run(

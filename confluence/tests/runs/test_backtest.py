@@ -27,6 +27,7 @@ def fold(cutoff: str, auroc: float | None, seed: int = 42, **more: Any) -> dict[
     """One fold of a result."""
     return {
         "task": "t", "metric": "auroc", "cutoff": cutoff, "seed": seed, "scored": 9,
+        "tree_share": 0.0,
         "frozen": {"auroc": auroc}, "rolling": {"auroc": 0.5},
         "baselines": {"per_entity": {"auroc": 0.6}}, **more,
     }  # fmt: skip
@@ -151,7 +152,7 @@ def test_a_backtest_of_two_seeds_scores_both_together(shop_store: Path, tmp_path
         shop_store, task="churn", out=tmp_path / "back", cutoffs=["2025-02-01"], seeds=(1, 2),
         horizon_days=80, **SMALL,
     )  # fmt: skip
-    assert result["tree_share"] == 0.0
+    assert result["tree_share"] is None
     (joint,) = result["together"]
     assert (joint["seeds"], joint["task"], joint["cutoff"]) == (
         [1, 2], "churn", "2025-02-01T00:00:00",

@@ -32,7 +32,8 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 def trained(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> confluence.Run:
     out = tmp_path_factory.mktemp("runs") / "subscribed"
     return confluence.train(
-        shop_store, task="subscribed", out=out, steps=80, learning_rate=1e-2, batch_size=16,
+        shop_store, task="subscribed", trees=False, out=out, steps=80, learning_rate=1e-2,
+        batch_size=16,
         eval_every=40, **SMALL,
     )  # fmt: skip
 
@@ -62,7 +63,13 @@ def test_a_last_fit_learns_from_val_and_is_scored_on_test_alone(
     shop_store: Path, tmp_path: Path
 ) -> None:
     run = confluence.train(
-        shop_store, task="subscribed", out=tmp_path / "last", steps=1, train_on_val=True, **SMALL
+        shop_store,
+        task="subscribed",
+        trees=False,
+        out=tmp_path / "last",
+        steps=1,
+        train_on_val=True,
+        **SMALL,
     )
     with headwater.Sampler(shop_store, tasks=["subscribed"]) as sampler:
         own = [sampler.num_seeds(split) for split in ("train", "val", "test")]
@@ -221,7 +228,7 @@ def test_threads_that_write_one_file_leave_one_whole_file(
 def of_three_types(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -> confluence.Run:
     return confluence.train(
         shop_store, task=["device", "next_order", "rating"], steps=6, **SMALL,
-        out=tmp_path_factory.mktemp("runs") / "three",
+        trees=False, out=tmp_path_factory.mktemp("runs") / "three",
     )  # fmt: skip
 
 
@@ -247,9 +254,11 @@ def test_every_type_of_target_goes_all_the_way(task: str, of_three_types: conflu
 
 def test_what_is_missing_is_an_error_with_a_suggestion(shop_store: Path, tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="no task 'chrn', did you mean 'churn'"):
-        confluence.train(shop_store, task="chrn", out=tmp_path, preset="tiny")
+        confluence.train(shop_store, task="chrn", trees=False, out=tmp_path, preset="tiny")
     with pytest.raises(headwater.HeadwaterError, match=r"none\.hw"):
-        confluence.train(tmp_path / "none.hw", task="churn", out=tmp_path, preset="tiny")
+        confluence.train(
+            tmp_path / "none.hw", task="churn", trees=False, out=tmp_path, preset="tiny"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -257,7 +266,9 @@ def test_a_trained_run_is_not_replaced_by_accident(
     trained: confluence.Run, shop_store: Path
 ) -> None:
     with pytest.raises(FileExistsError, match="holds a run: resume it with --resume"):
-        confluence.train(shop_store, task="subscribed", out=trained.out, steps=1, **SMALL)
+        confluence.train(
+            shop_store, task="subscribed", trees=False, out=trained.out, steps=1, **SMALL
+        )
     assert confluence.load(trained.out).config == trained.config
 
 
@@ -271,7 +282,9 @@ def test_a_second_ctrl_c_says_what_is_left(
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr("confluence.training.session.fit", interrupt)
     with pytest.raises(KeyboardInterrupt, match="after step 0 of 5: no model is saved, the log is"):
-        confluence.train(shop_store, task="churn", out=tmp_path / "run", steps=5, **SMALL)
+        confluence.train(
+            shop_store, task="churn", trees=False, out=tmp_path / "run", steps=5, **SMALL
+        )
     assert "KeyboardInterrupt" in (tmp_path / "run" / "log.jsonl").read_text()
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -284,7 +297,9 @@ def test_rel_f1_with_its_label_tables(tmp_path: Path) -> None:
     headwater.build(
         f"sqlite:///{data / 'rel-f1.sqlite'}", store, metadata=metadata, seeds_dir=data / "tasks"
     )
-    run = confluence.train(store, task="driver-top3", out=tmp_path / "run", steps=4, **SMALL)
+    run = confluence.train(
+        store, task="driver-top3", trees=False, out=tmp_path / "run", steps=4, **SMALL
+    )
     rolling = run.evaluate("val")
     frozen = run.evaluate("val", visible_until="2005-01-01", resamples=0, trees=False)
     assert rolling["scored"] == frozen["scored"] == 588

@@ -105,7 +105,8 @@ def test_two_tasks_of_a_store_are_trained_by_weight_and_have_results_of_their_ow
 ) -> None:
     out = tmp_path / "run"
     run = confluence.train(
-        shop_store, task=["churn", "rating"], task_weights={"rating": 3}, out=out, steps=8,
+        shop_store, task=["churn", "rating"], task_weights={"rating": 3}, trees=False, out=out,
+        steps=8,
         eval_every=8, **SMALL,
     )  # fmt: skip
     assert run.titles == ("churn", "rating")
@@ -132,17 +133,17 @@ def test_two_stores_train_one_model_and_a_run_of_them_goes_on(
 ) -> None:
     stores = [shop_store, other_store]
     settings = {**SMALL, "steps": 6, "save_every": 3}
-    whole = confluence.train(stores, task="churn", out=tmp_path / "whole", **settings)
+    whole = confluence.train(stores, task="churn", trees=False, out=tmp_path / "whole", **settings)
     assert whole.titles == ("shop/churn", "other/churn")
     assert whole.evaluate("val", task="other/churn")["scored"] > 0
     part = tmp_path / "part"
     shutil.copytree(whole.out, part)
     shutil.rmtree(part / "checkpoints" / "6")  # as if it had been killed after step 3
-    again = confluence.train(stores, task="churn", out=part, resume=True, **settings)
+    again = confluence.train(stores, task="churn", trees=False, out=part, resume=True, **settings)
     for name, value in whole.params.items():
         assert np.array_equal(value, again.params[name]), name
     with pytest.raises(confluence.CheckpointError, match="the task was 'shop/churn"):
-        confluence.train(shop_store, task="churn", out=part, resume=True, **settings)
+        confluence.train(shop_store, task="churn", trees=False, out=part, resume=True, **settings)
     with pytest.raises(confluence.CheckpointError, match="learned from 2 stores"):
         confluence.load(part, store=shop_store)
 
@@ -169,7 +170,7 @@ def test_older_seeds_weigh_half_each_half_life_and_a_tasks_seeds_one_in_the_mean
 def test_a_run_of_weighted_seeds_learns_other_weights(shop_store: Path, tmp_path: Path) -> None:
     runs = [
         confluence.train(
-            shop_store, task="churn", out=tmp_path / str(days), half_life_days=days,
+            shop_store, task="churn", trees=False, out=tmp_path / str(days), half_life_days=days,
             **{**SMALL, "steps": 2},
         )
         for days in (None, 30.0)

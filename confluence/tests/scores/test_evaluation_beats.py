@@ -48,7 +48,7 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> Beats:
 
 
 def test_the_batches_of_a_task(shop_store: Path, tmp_path: Path, beats: Beats) -> None:
-    train(shop_store, task="rating", out=tmp_path / "run", **TINY)
+    train(shop_store, task="rating", trees=False, out=tmp_path / "run", **TINY)
     with open_sampler(
         open_store(shop_store),
         preset(TINY["preset"], **{n: v for n, v in TINY.items() if n != "preset"}),

@@ -219,7 +219,7 @@ def test_an_evaluation_has_a_verdict_and_the_table_ends_with_it() -> None:
         labels,
         task,
         Terms(split="test", metric="mae", resamples=None),
-        trees={"history": {"model": "trees", "values": trees}},
+        more={"history": {"model": "trees", "values": trees}},
     )
     # Of 100 × 100 pairs 96 × 96 are right and 2 × 96 × 4 are ties: .9216 + .0384.
     assert result["metrics"]["auroc"] == pytest.approx(0.96)

@@ -25,11 +25,8 @@ from confluence.config import preset
 from confluence.data.tasks import Labels
 from confluence.data.verification import open_store
 from confluence.trees.features import (
-    COPIES,
     history_features,
     seeds_of,
-    train_seeds,
-    unseen,
     until_of,
 )
 from confluence.trees.history import History
@@ -123,7 +120,7 @@ def features(
         history = History(open_store, task, labels)
         index = np.arange(labels.splits.size) if pick is None else pick(labels)
         seeds = seeds_of(labels, index, until_of(cfg), inclusive=history.inclusive)
-        found = history_features(history, seeds, anchors_unseen=unseen(history, seeds))
+        found = history_features(history, seeds)
     return [dict(zip(found.names, row, strict=True)) for row in found.values.tolist()]
 
 
@@ -315,17 +312,20 @@ def test_a_foreign_key_that_is_asked_for_is_no_feature_of_any_row(tmp_path: Path
     assert [name for name in names if "seller" in name] == ["seller"]  # the anchor's: masked
 
 
-def test_train_seeds_and_those_to_score_have_the_same_features(tmp_path: Path) -> None:
-    """Some train seeds could see their own anchor, those to score could not."""
+def test_a_seed_that_could_see_its_own_anchor_sees_no_amount(tmp_path: Path) -> None:
+    """It is asked a day late; the others, at the time of their order, see those of earlier ones."""
     task = cell_task()
     task["query"] = task["query"].replace(
-        "made AS", "CASE WHEN id = 10 THEN made + INTERVAL 1 DAY ELSE made END AS"
+        "made AS", "CASE WHEN id = 11 THEN made + INTERVAL 1 DAY ELSE made END AS"
     )
     store = build(tmp_path, task=task)
-    cfg = preset("tiny")
-    found = tree_baselines(open_store(store), cfg, *labelled(store, cfg, "t"), "test")["history"]
-    assert "orders.customer > orders.customer: count" in found["features"]
-    assert not any(": amount" in name for name in found["features"])
+    late, others = features(store, pick=lambda labels: np.array([2])), features(store)
+    seen = [name for name in others[0] if ": amount" in name]
+    assert seen
+    assert not any(": amount" in name for name in late[0])  # alone it has no such feature
+    by_time = [[found[name] for name in seen] for found in others]
+    assert np.isnan(by_time[2]).all()
+    assert np.isfinite(by_time[3]).any()
 
 
 def test_a_key_that_is_hidden_leads_nowhere(tmp_path: Path) -> None:
@@ -372,20 +372,6 @@ def test_history_is_a_visible_child_or_a_known_label(shop: Path, tmp_path: Path)
     task, labels = labelled(cell, cfg, "t")
     # Items point at orders, but none is before its order.
     assert not visible_history(open_store(cell), cfg, task, labels, "test").any()
-
-
-def test_train_seeds_are_as_stale_as_those_to_score(shop: Path) -> None:
-    _, labels = labelled(shop, preset("tiny"), "t")
-    test = np.flatnonzero(labels.splits == 2)
-    rolling = seeds_of(labels, test, 10**18, inclusive=True)
-    fresh = train_seeds(labels, rolling, 10**18, inclusive=True)
-    np.testing.assert_array_equal(fresh.moments.cutoffs, fresh.moments.obs_times)
-    assert fresh.index.size == 4
-    frozen = seeds_of(labels, test, 12 * DAY, inclusive=True)  # 30 days old for both
-    stale = train_seeds(labels, frozen, 12 * DAY, inclusive=True)
-    assert stale.index.size == 4 * COPIES
-    expected = np.minimum(stale.moments.obs_times - 30 * DAY, 12 * DAY)
-    np.testing.assert_array_equal(stale.moments.cutoffs, expected)
 
 
 def test_a_database_without_times_has_counts_and_no_ages(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from confluence.trees.boosted import (
     USUAL_ROUNDS,
     Features,
     _chosen,
-    fit_and_predict,
+    fit,
 )
 
 
@@ -27,7 +27,10 @@ def synthetic(count: int, seed: int) -> tuple[Features, Any]:
     values[rng.random((count, 3)) < 0.05] = np.nan
     columns = ("number", "category", "noise")
     features = Features(
-        index=np.arange(count), values=values, names=columns, is_category=(False, True, False)
+        index=np.arange(count),
+        values=values,
+        names=columns,
+        categories={"category": ("a", "b", "c", "d")},
     )
     return features, values
 
@@ -46,16 +49,11 @@ def test_trees_learn_what_stands_in_the_row(stype: SemanticType) -> None:
             return np.where(category == 2, 9.0, np.where(number > 0, 4.0, 1.0))
         return 1000.0 + 50.0 * category
 
-    found, shares, names = fit_and_predict(
-        train,
-        truth(seen),
-        wanted,
-        stype,
-        metric="mae",
-        classes=12,
-        held_out=np.arange(600) % 5 == 0,
+    trees = fit(
+        train, truth(seen), stype, metric="mae", classes=12, held_out=np.arange(600) % 5 == 0
     )
-    assert names == ("number", "category", "noise")
+    found, shares = trees.answers(wanted)
+    assert trees.names == ("number", "category", "noise")
     if stype == SemanticType.CATEGORICAL:
         assert shares is not None and shares.shape == (200, 12)
         np.testing.assert_array_equal(shares.argmax(axis=1), found)
@@ -71,15 +69,16 @@ def test_trees_learn_what_stands_in_the_row(stype: SemanticType) -> None:
 
 def test_one_class_alone_and_rows_without_values_are_no_error() -> None:
     train, _ = synthetic(50, 0)
-    constant = fit_and_predict(train, np.full(50, 3.0), train, SemanticType.CATEGORICAL, metric="")
+    trees = fit(train, np.full(50, 3.0), SemanticType.CATEGORICAL, metric="")
+    constant = trees.answers(train)
     assert set(constant.values) == {3.0}
     np.testing.assert_array_equal(constant.shares, np.tile([0.0, 0.0, 0.0, 1.0], (50, 1)))
     empty = Features(
         index=np.arange(50), values=np.full((50, 1), np.nan), names=("row age",),
-        is_category=(False,),
+        categories={},
     )  # fmt: skip
     targets = np.repeat([0.0, 1.0], 25)
-    found = fit_and_predict(empty, targets, empty, SemanticType.BOOLEAN, metric="")
+    found = fit(empty, targets, SemanticType.BOOLEAN, metric="").answers(empty)
     np.testing.assert_allclose(found.values, 0.5, atol=1e-6)
 
 
@@ -93,7 +92,7 @@ def test_small_or_large_trees_are_chosen_by_what_they_say_of_the_seeds_held_out(
     for targets, count, expected in ((steps, 4000, LARGE), (weak, 300, SMALL)):
         features = Features(
             index=np.arange(count), values=values[:count],
-            names=tuple(f"f{i}" for i in range(12)), is_category=(False,) * 12,
+            names=tuple(f"f{i}" for i in range(12)), categories={},
         )  # fmt: skip
         given = (features, targets[:count], np.ones(count), {**wanted, "min_data_in_leaf": 12})
         settings, rounds = _chosen(*given, np.arange(count) % 5 == 0)

@@ -96,7 +96,7 @@ class Collector:
 
 def train(store: Path, out: Path) -> None:
     confluence.train(
-        store, task="subscribed", out=out, steps=STEPS, log_every=2, eval_every=3,
+        store, task="subscribed", trees=False, out=out, steps=STEPS, log_every=2, eval_every=3,
         log_to=("otel",), **SMALL,
     )  # fmt: skip
 

@@ -161,7 +161,11 @@ def test_missing_packages_are_told_before_anything_begins(
         check_installed(("wandb", "mlflow"))
     with pytest.raises(ImportError, match=r"pip install tensorboardX$"):
         confluence.train(
-            tmp_path / "no.hw", task="churn", out=tmp_path / "run", log_to=("tensorboard",)
+            tmp_path / "no.hw",
+            task="churn",
+            trees=False,
+            out=tmp_path / "run",
+            log_to=("tensorboard",),
         )
     assert not (tmp_path / "run").exists()
     monkeypatch.setattr("importlib.util.find_spec", no_parent)
@@ -248,7 +252,7 @@ def test_a_run_logs_to_what_its_settings_say(
         pytest.importorskip(package, reason=ABSENT)
     out = tmp_path / "run"
     confluence.train(
-        shop_store, task="subscribed", out=out, preset="tiny", width=16, layers=1,
+        shop_store, task="subscribed", trees=False, out=out, preset="tiny", width=16, layers=1,
         sequence_length=32, max_rows=10, steps=2, log_every=1, log_to=(name,),
     )  # fmt: skip
     sinks = json.loads((out / "sinks.json").read_text())

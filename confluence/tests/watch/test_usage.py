@@ -425,7 +425,7 @@ def test_a_run_logs_and_prints_how_busy_its_device_was(
     shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = {**SMALL, "steps": 60, "log_every": 30, "eval_every": 30, "width": 64}
-    confluence.train(shop_store, task="subscribed", out=tmp_path / "run", **settings)
+    confluence.train(shop_store, task="subscribed", trees=False, out=tmp_path / "run", **settings)
     (end,) = events(tmp_path / "run", "end")
     usage = Usage(**end["usage"])
     assert 0 <= usage.utilization_mean <= 1 and usage.samples > 0
