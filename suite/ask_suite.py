@@ -1,7 +1,7 @@
 """One fit of each question: who answers best where nobody has tuned anything?
 
-    questions ──► store (audited) ──► train ──► val: the model, the trees, both by each share
-                                                test, with --test: with the share that val chose
+    questions ──► store (audited) ──► train ──► val: the model, the trees, both by the run's share
+                                                test, with --test: the same, and the recorded trees
 
 Each question's row is appended to a file of JSON lines, and those that it has are not asked again.
 At the end a table stands of all of them. README.md describes the questions.
@@ -17,8 +17,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from confluence.cli.arguments import setting_parsers
+from confluence.data.tasks import SPLITS
 from confluence.report.tables import aligned
+from confluence.runs.ask import Queries
+from confluence.runs.ask import ask as ask_run
+from confluence.runs.ensemble import Ensemble
+from confluence.scores.scoring import Terms, evaluate
+from confluence.trees.kept_trees import TreeShare
 from confluence.watch.log import read_summary
 from suite_sources import UNUSED, label_tables, open_source
 
@@ -26,14 +33,11 @@ import confluence
 import headwater
 
 HERE = Path(__file__).resolve().parent
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of trees, in the answer of both
-FEW_LABELS = 200  # of val: too few to choose a share by
 QUICK = {"steps": 60, "save_every": 0}
-CONSTANT, ENTITY, TREES = "global_constant", "per_entity", "history"
-TIE_AUC, TIE_MAE = (
-    0.03,
-    0.05,
-)  # half an interval that is narrow enough for a tie; of a MAE its share
+RECORDED = HERE / "results" / "opponent_answers.jsonl"  # of the trees of 2026-11-27 to test
+CONSTANT, ENTITY, TREES, MODEL = "global_constant", "per_entity", "history", "model_alone"
+TIE_AUC = 0.03  # half an interval that is narrow enough for a tie
+TIE_MAE = 0.05  # the same of a MAE, as a share of it
 
 
 class Question(NamedTuple):
@@ -91,13 +95,9 @@ def ask(question: Question, options: argparse.Namespace) -> dict[str, Any]:
         seed=options.seed, **options.settings,
     )  # fmt: skip
     trained = time.perf_counter()
-    val = {share: evaluation(run, "val", share) for share in SHARES if share < 1}
-    row = on_val(val, seeds["val"])
+    row = on_val(run.evaluate("val"), run.trees[question.name].chosen)
     if options.test:
-        share = row["share"]
-        alone = evaluation(run, "test", 0.0)
-        mixed = evaluation(run, "test", share) if 0 < share < 1 else alone
-        row["test"] = on_test(alone, mixed, share)
+        row["test"] = on_test(run.evaluate("test"), beside_recorded(run, question.name))
     summary = read_summary(run.out)
     return {
         "question": question.name, "database": question.database, "seed": options.seed,
@@ -107,55 +107,69 @@ def ask(question: Question, options: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def evaluation(run: confluence.Run, split: str, share: float) -> Mapping[str, Any]:
-    """What `evaluate --json` writes, of an answer of which trees have a share."""
-    result: Mapping[str, Any] = run.evaluate(split, tree_share=share)
-    return result
-
-
-def on_val(results: Mapping[float, Mapping[str, Any]], labels: int) -> dict[str, Any]:
-    """Everybody's score by the main metric, and the share of trees that is best.
+def on_val(result: Mapping[str, Any], chosen: TreeShare) -> dict[str, Any]:
+    """Everybody's score by the main metric, and the share of trees that the run chose.
 
     Args:
-        results: of val, by the trees' share.
-        labels: how many seeds of val are labelled; with few of them the share is a half.
+        result: what `evaluate` makes of the run's answers.
     """
-    alone = results[0.0]
-    metric = main_of(alone)
-    by_share = {share: result["metrics"][metric] for share, result in results.items()}
-    by_share[1.0] = alone["baselines"][TREES]["metrics"][metric]
-    best = max(by_share, key=lambda share: sign_of(metric) * by_share[share])
-    share = 0.5 if labels < FEW_LABELS else best
     return {
-        "metric": metric, **beside(alone, metric), "model": by_share[0.0],
-        "both": by_share[share], "share": share, "by_share": by_share,
-        "verdict": alone["verdict"]["text"],
+        "metric": main_of(result), **scores_of(result), "share": chosen.share,
+        "by_share": dict(chosen.by_share), "verdict": result["verdict"]["text"],
     }  # fmt: skip
 
 
-def on_test(
-    alone: Mapping[str, Any], mixed: Mapping[str, Any], share: float
-) -> dict[str, Any]:  # fmt: skip
-    """The same of test, with how much better than the trees alone both are, and its interval."""
-    metric = main_of(alone)
-    trees = alone["baselines"][TREES]["metrics"][metric]
-    apart = mixed["baselines"][TREES]
-    is_trees = share == 1.0
+def on_test(result: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The same of test, with how much better the answer is than the trees alone, and than the
+    recorded trees, with intervals.
+
+    Args:
+        recorded: what `evaluate` makes of the run's answers beside those of the recorded trees;
+            None: there are none.
+    """
+    text = result["verdict"]["text"]
+    found = {**scores_of(result), **better_than(result, TREES), "verdict": text}
+    if recorded is not None:
+        found["recorded"] = {
+            "trees": recorded["baselines"]["recorded"]["metrics"][main_of(result)],
+            **better_than(recorded, "recorded"),
+        }  # fmt: skip
+    return found
+
+
+def better_than(result: Mapping[str, Any], baseline: str) -> dict[str, Any]:
+    """How much more the answer's main metric is than a baseline's, with its interval."""
+    metric, entry = main_of(result), result["baselines"][baseline]
     return {
-        **beside(alone, metric), "model": alone["metrics"][metric],
-        "both": trees if is_trees else mixed["metrics"][metric],
-        "better_than_trees": 0.0 if is_trees else apart["differences"][metric],
-        "interval": [0.0, 0.0] if is_trees else apart["difference_intervals"][metric],
-        "verdict": alone["verdict"]["text"],
+        "better_than_trees": entry["differences"][metric],
+        "interval": entry["difference_intervals"][metric],
     }  # fmt: skip
 
 
-def beside(result: Mapping[str, Any], metric: str) -> dict[str, Any]:
-    """The scores of the baselines."""
-    names = {"constant": CONSTANT, "per_entity": ENTITY, "trees": TREES}
-    return {
-        short: result["baselines"][name]["metrics"][metric] for short, name in names.items()
-    }  # fmt: skip
+def beside_recorded(run: confluence.Run, name: str) -> dict[str, Any] | None:
+    """An evaluation on test of the run's answers beside those of the recorded trees, if these have
+    answered the question."""
+    recorded = {row["question"]: row["trees"] for row in read_rows(RECORDED)}
+    if name not in recorded:
+        return None
+    place, cfg = run.place(), run.config.for_answers()
+    queries = Queries(lambda sampler: sampler.epoch("test", task=place.name), "test")
+    with headwater.Store(place.store) as store:
+        answered = ask_run(run, place, cfg, queries, Ensemble(), {place.store: store})
+    values = np.full(answered.labels.targets.size, np.nan)
+    values[answered.labels.splits == SPLITS["test"]] = recorded[name]
+    return evaluate(
+        answered.predictions, answered.labels, answered.target,
+        Terms("test", cfg.metric, resamples=None), more={"recorded": {"values": values}},
+    )  # fmt: skip
+
+
+def scores_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The main metric of everybody: baselines, model, and the answer, which may be both."""
+    metric, baselines = main_of(result), result["baselines"]
+    names = {"constant": CONSTANT, "per_entity": ENTITY, "trees": TREES, "model": MODEL}
+    found = {short: baselines.get(name, result)["metrics"][metric] for short, name in names.items()}
+    return {**found, "both": result["metrics"][metric]}
 
 
 def main_of(result: Mapping[str, Any]) -> str:
@@ -172,7 +186,7 @@ def sign_of(metric: str) -> int:
 
 TITLES = [
     "question", "metric", "constant", "entity", "trees", "model", "both", "share", "won",
-    "better by", "seeds", "steps", "s", "alive",
+    "better by", "than recorded", "seeds", "steps", "s", "alive",
 ]  # fmt: skip
 
 
@@ -180,17 +194,26 @@ def line_of(row: Mapping[str, Any]) -> list[str]:
     """A row of the table: of test if it was looked at, else of val."""
     shown = row.get("test", row)
     names = ("constant", "per_entity", "trees", "model", "both")
-    won, by = "", ""
+    won, by, than_recorded = "", "", ""
+    seeds = row["seeds"]["test" if "test" in row else "val"]
     if "test" in row:
-        sign = sign_of(row["metric"])
-        low, high = sorted(sign * end for end in shown["interval"])
+        (low, high), by = ends_of(row["metric"], shown)
         won = "both" if low > 0 else "trees" if high < 0 else tie(row, high - low)
-        by = f"{sign * shown['better_than_trees']:.4f} [{low:.4f}, {high:.4f}]"
+        if "recorded" in shown:
+            _, than_recorded = ends_of(row["metric"], shown["recorded"])
     return [
         row["question"], row["metric"], *(f"{shown[name]:.4f}" for name in names),
-        f"{row['share']:g}", won, by, f"{row['seeds']['test' if 'test' in row else 'val']:,}",
+        f"{row['share']:g}", won, by, than_recorded, f"{seeds:,}",
         f"{row['steps']:,}", f"{row['seconds']:.0f}", f"{row['alive_share']:.0%}",
     ]  # fmt: skip
+
+
+def ends_of(metric: str, shown: Mapping[str, Any]) -> tuple[list[float], str]:
+    """How much better the answer is, above 0 for a smaller error too: the ends of the interval, and
+    all of it as a text."""
+    sign = sign_of(metric)
+    low, high = sorted(sign * end for end in shown["interval"])
+    return [low, high], f"{sign * shown['better_than_trees']:.4f} [{low:.4f}, {high:.4f}]"
 
 
 def tie(row: Mapping[str, Any], width: float) -> str:

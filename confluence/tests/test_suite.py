@@ -13,6 +13,8 @@ import headwater
 import numpy as np
 import pytest
 
+from confluence.trees.kept_trees import TreeShare
+
 SUITE = Path(__file__).resolve().parents[2] / "suite"
 DATA = SUITE.parents[1] / "shared" / "data"
 NO_MORE = {"order", "score", "top3"}  # test seeds, in these databases
@@ -75,15 +77,15 @@ def result(metric: str, score: float, trees: float, **more: Any) -> dict[str, An
     }  # fmt: skip
 
 
-def test_the_share_is_the_best_on_val_and_a_half_with_few_labels() -> None:
-    by_share = {0.0: 0.6, 0.25: 0.7, 0.5: 0.72, 0.75: 0.71}
-    results = {share: result("auroc", score, 0.69) for share, score in by_share.items()}
-    row = ask_suite.on_val(results, 200)
-    assert (row["share"], row["both"], row["model"], row["trees"]) == (0.5, 0.72, 0.6, 0.69)
-    errors = {share: result("mae", score, 0.55) for share, score in by_share.items()}
-    row = ask_suite.on_val(errors, 200)
-    assert (row["share"], row["both"]) == (1.0, 0.55)
-    assert ask_suite.on_val(errors, 199)["share"] == 0.5
+def test_a_row_has_the_score_of_each_that_answers() -> None:
+    alone = {"metrics": {"auroc": 0.6}}
+    mixed = result("auroc", 0.72, 0.69)
+    mixed["baselines"]["model_alone"] = alone
+    chosen = TreeShare(share=0.25, metric="auroc", by_share={0.0: 0.6, 0.25: 0.72})
+    row = ask_suite.on_val(mixed, chosen)
+    assert (row["share"], row["both"], row["model"], row["trees"]) == (0.25, 0.72, 0.6, 0.69)
+    row = ask_suite.on_val(result("auroc", 0.72, 0.69), TreeShare(share=0.0))
+    assert (row["both"], row["model"]) == (0.72, 0.72)  # the answer is the model's
 
 
 @pytest.mark.parametrize(
@@ -100,14 +102,16 @@ def test_the_share_is_the_best_on_val_and_a_half_with_few_labels() -> None:
 )
 def test_who_won(metric: str, trees: float, interval: list[float], won: str) -> None:
     differences = {"differences": {metric: 0.0}, "difference_intervals": {metric: interval}}
-    alone = result(metric, 0.5, trees, **differences)
-    test = ask_suite.on_test(alone, alone, 0.5)
+    mixed = result(metric, 0.5, trees, **differences)
+    mixed["baselines"]["recorded"] = mixed["baselines"]["history"]
+    test = ask_suite.on_test(mixed, mixed)
+    assert test["recorded"]["trees"] == trees
     row = {
         "question": "q", "metric": metric, "share": 0.5, "seeds": {"val": 1, "test": 2},
         "steps": 1, "seconds": 1.0, "alive_share": 1.0, "test": test,
     }  # fmt: skip
     assert ask_suite.line_of(row)[8] == won
-    assert ask_suite.on_test(alone, alone, 1.0)["both"] == trees
+    assert ask_suite.line_of(row)[10] == ask_suite.line_of(row)[9] != ""
 
 
 # ---- questions
