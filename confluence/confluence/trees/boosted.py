@@ -29,6 +29,11 @@ PATIENCE = 50  # rounds without gain on what is held out after which no more are
 USUAL_ROUNDS = 150  # where nothing can be held out
 LEAST_HELD_OUT = 20  # rows by which rounds are chosen
 FITS = 4  # of small trees whose answers are averaged; they differ by what each tree is shown
+MANY = 8_000  # seeds of two classes, of which a sample chooses a recipe
+FEW = 2_000  # the same however many classes there are
+MOST_FEATURES = 64  # that a sample keeps, those with the largest gains
+FASTER = 3.0  # the learning rate then, against the usual one
+HALF_LIFE = 0.25  # of the train seeds' span, in which their weight is halved if that is better
 LEAST_FEATURES = 8  # of a tree, where there are so many
 LEAF_SHARE = 25  # of the rows that are learned from, one in so many is enough for a leaf
 MOST_IN_LEAF = 40  # as are so many rows
@@ -148,87 +153,225 @@ class Boosted:
         return shares
 
 
-def fit(
-    train: Features, targets: Floats, stype: SemanticType, *, metric: str,
-    weights: Floats | None = None, held_out: NDArray[np.bool_] | None = None, classes: int = 0,
-) -> Boosted:  # fmt: skip
-    """Trees on the train seeds.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How trees are fitted, as it was chosen by the seeds that were held out."""
+
+    settings: Mapping[str, Any]  # of LightGBM: the size of the trees
+    rounds: int
+    features: tuple[str, ...]  # that trees are shown
+    half_life: float | None = None  # share of the train seeds' span after which they weigh half
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lessons:
+    """What trees learn from.
+
+    Attributes:
+        features: of the train seeds.
+        targets: [n] in source units.
+        stype: of the target.
+        metric: "mae" or "rmse", of a number.
+        classes: K of a categorical target.
+        weights: [n] of the seeds; None: all alike.
+        ages: [n] how much older each seed is than the last one, from 0 to 1; None: unknown.
+        held_out: [n] the seeds by which a recipe is chosen; in the end trees learn from these too.
+    """
+
+    features: Features
+    targets: Floats
+    stype: SemanticType
+    metric: str
+    classes: int = 0
+    weights: Floats | None = None
+    ages: Floats | None = None
+    held_out: NDArray[np.bool_] | None = None
+
+
+def sample_size(seeds: int, classes: int) -> int:
+    """The number of train seeds that choose a recipe: a sample, or all if they are few."""
+    return min(seeds, max(FEW, 2 * MANY // max(2, classes)))
+
+
+def choose(lessons: Lessons, *, is_sample: bool = False) -> Recipe:
+    """The recipe by which trees on the other seeds answer best those that are held out; small trees
+    if nothing can be held out.
 
     Args:
-        weights: of the train seeds; None: all alike.
-        held_out: the train seeds by which size and number of the trees are chosen; in the end
-            trees learn from these too.
-        classes: K of a categorical target.
+        is_sample: there are many more seeds, or classes: trees learn faster, and only the features
+            that gain most are kept.
     """
-    known, is_class = np.unique(targets), stype == SemanticType.CATEGORICAL
-    of_all: dict[str, Any] = {"stype": stype.name, "names": train.names, "classes": classes}
-    if known.size == 1:
-        return Boosted(**of_all, models=(), known=(float(known[0]),))
-    in_leaf = max(1, min(MOST_IN_LEAF, targets.size // LEAF_SHARE))
-    settings = {**SETTINGS, "min_data_in_leaf": in_leaf}
-    labels, shift, scale = targets, 0.0, 1.0
-    if stype == SemanticType.BOOLEAN:
-        settings["objective"] = "binary"
-    elif is_class:
-        labels = np.searchsorted(known, targets).astype(np.float64)
-        settings |= {"objective": "multiclass", "num_class": int(known.size)}
-    else:
-        settings["objective"] = "l1" if metric == "mae" else "l2"
-        shift, scale = float(targets.mean()), spread(targets)
-        labels = (targets - shift) / scale
-    weights = np.ones(targets.size) if weights is None else weights
-    settings, rounds = _chosen(train, labels, weights, settings, held_out)
-    data = _dataset(train, labels, weights, settings)
-    fits = FITS if "bagging_fraction" in settings else 1
-    models = (_fit({**settings, "seed": seed}, data, rounds) for seed in range(fits))
-    return Boosted(
-        **of_all, models=tuple(model.model_to_string() for model in models),
-        known=tuple(known.tolist()) if is_class else (), shift=shift, scale=scale,
-    )  # fmt: skip
-
-
-def _chosen(
-    train: Features, labels: Floats, weights: Floats, settings: dict[str, Any],
-    held_out: NDArray[np.bool_] | None,
-) -> tuple[dict[str, Any], int]:  # fmt: skip
-    """The settings and rounds by which the seeds that are held out are told best by trees on the
-    others; small trees where nothing can be held out."""
-    least = min(1.0, LEAST_FEATURES / max(1, len(train.names)))
-    small = {**SMALL, "feature_fraction": max(SMALL["feature_fraction"], least)}
-    most = max(1, min(MAX_ROUNDS, MAX_TREES // int(settings.get("num_class", 1))))
-    usual = {**settings, **small}, min(USUAL_ROUNDS, most)
-    if held_out is None or held_out.sum() < LEAST_HELD_OUT:
+    names = lessons.features.names
+    objective, table = _objective(lessons), _Table.of(lessons)
+    least = min(1.0, LEAST_FEATURES / max(1, len(names)))
+    sizes = [{**SMALL, "feature_fraction": max(SMALL["feature_fraction"], least)}, dict(LARGE)]
+    for size in sizes:
+        size["learning_rate"] *= FASTER if is_sample else 1.0
+    most = _most_rounds(objective)
+    usual = Recipe(settings=sizes[0], rounds=min(USUAL_ROUNDS, most), features=names)
+    if not _can_hold_out(lessons, table, objective):
         return usual
-    learned, kinds = np.unique(labels[~held_out]).size, np.unique(labels).size
-    if learned < (kinds if "num_class" in settings else 2):
-        return usual  # a class that trees have not seen has a loss without bounds
-    found = []
-    for size in (small, LARGE):
-        tried = {**settings, **size, "seed": 0}
-        data = _dataset(train, labels, weights, tried, ~held_out)
-        rest = _dataset(train, labels, weights, tried, held_out, like=data)
-        trees = _fit(tried, data, most, rest)
-        (loss,) = trees.best_score["valid_0"].values()
-        found.append((float(loss), {**settings, **size}, max(1, int(trees.best_iteration))))
-    return min(found, key=lambda one: one[0])[1:]
+    both = [
+        _tried(table, objective, Recipe(settings=size, rounds=most, features=names))
+        for size in sizes
+    ]
+    best = min(both, key=lambda tried: tried.loss)
+    if table.ages is not None and np.ptp(table.ages) > 0:
+        recent = dataclasses.replace(best.recipe, half_life=HALF_LIFE, rounds=most)
+        best = min(best, _tried(table, objective, recent), key=lambda tried: tried.loss)
+    if not is_sample:
+        return best.recipe
+    first = np.sort(np.argsort(-best.gains, kind="stable")[:MOST_FEATURES])
+    kept = tuple(names[place] for place in first if best.gains[place] > 0)
+    return dataclasses.replace(best.recipe, features=kept or names)
 
 
-def _dataset(
-    features: Features, labels: Floats, weights: Floats, settings: dict[str, Any],
-    rows: NDArray[np.bool_] | slice = slice(None), like: Any = None,
-) -> Any:  # fmt: skip
-    categories = [f for f, name in enumerate(features.names) if name in features.categories]
-    return load_lightgbm().Dataset(
-        features.values[rows], label=labels[rows], weight=weights[rows], params=settings,
-        categorical_feature=categories, reference=like, free_raw_data=False,
+def with_rounds(lessons: Lessons, recipe: Recipe) -> Recipe:
+    """The recipe of a sample with as many rounds as suit all seeds."""
+    objective, table = _objective(lessons), _Table.of(lessons).shown(recipe.features)
+    if not _can_hold_out(lessons, table, objective):
+        return recipe
+    most = _most_rounds(objective)
+    return _tried(table, objective, dataclasses.replace(recipe, rounds=most)).recipe
+
+
+def fit(lessons: Lessons, recipe: Recipe) -> Boosted:
+    """Trees on the train seeds, with those that were held out."""
+    known, is_class = np.unique(lessons.targets), lessons.stype == SemanticType.CATEGORICAL
+    of_all: dict[str, Any] = {"stype": lessons.stype.name, "classes": lessons.classes}
+    if known.size == 1:
+        only = (float(known[0]),)
+        return Boosted(**of_all, names=lessons.features.names, models=(), known=only)
+    objective, table = _objective(lessons), _Table.of(lessons).shown(recipe.features)
+    settings = {**objective, **recipe.settings}
+    data = table.dataset(settings, half_life=recipe.half_life)
+    few = known.size <= 2 or not is_class
+    fits = FITS if "bagging_fraction" in settings and few and lessons.targets.size <= MANY else 1
+    models = (_fit({**settings, "seed": seed}, data, recipe.rounds) for seed in range(fits))
+    shift, scale = _units(lessons)
+    return Boosted(
+        **of_all, names=recipe.features, shift=shift, scale=scale,
+        models=tuple(model.model_to_string() for model in models),
+        known=tuple(known.tolist()) if is_class else (),
     )  # fmt: skip
 
 
-def _fit(settings: dict[str, Any], data: Any, rounds: int, until: Any = None) -> Any:
+def _objective(lessons: Lessons) -> dict[str, Any]:
+    """The settings of LightGBM that follow from the targets."""
+    size = lessons.targets.size
+    settings = {**SETTINGS, "min_data_in_leaf": max(1, min(MOST_IN_LEAF, size // LEAF_SHARE))}
+    if lessons.stype == SemanticType.BOOLEAN:
+        return {**settings, "objective": "binary"}
+    if lessons.stype == SemanticType.CATEGORICAL:
+        count = int(np.unique(lessons.targets).size)
+        return {**settings, "objective": "multiclass", "num_class": count}
+    return {**settings, "objective": "l1" if lessons.metric == "mae" else "l2"}
+
+
+def _units(lessons: Lessons) -> tuple[float, float]:
+    """(shift, scale) of targets that are numbers or times; (0, 1) of others."""
+    if lessons.stype in (SemanticType.BOOLEAN, SemanticType.CATEGORICAL):
+        return 0.0, 1.0
+    return float(lessons.targets.mean()), spread(lessons.targets)
+
+
+def _most_rounds(objective: Mapping[str, Any]) -> int:
+    return max(1, min(MAX_ROUNDS, MAX_TREES // int(objective.get("num_class", 1))))
+
+
+def _can_hold_out(lessons: Lessons, table: _Table, objective: Mapping[str, Any]) -> bool:
+    """Whether the seeds that are held out can choose: a class that the others do not have has a
+    loss without bounds."""
+    held_out, labels = lessons.held_out, table.labels
+    if held_out is None or held_out.sum() < LEAST_HELD_OUT:
+        return False
+    least = np.unique(labels).size if "num_class" in objective else 2
+    return bool(np.unique(labels[~held_out]).size >= least)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Table:
+    """The rows that trees learn from, with labels in the units of LightGBM."""
+
+    features: Features
+    labels: Floats
+    weights: Floats
+    ages: Floats | None
+    held_out: NDArray[np.bool_] | None
+
+    @classmethod
+    def of(cls, lessons: Lessons) -> _Table:
+        shift, scale = _units(lessons)
+        labels = (lessons.targets - shift) / scale
+        if lessons.stype == SemanticType.CATEGORICAL:
+            labels = np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.float64)
+        weights = np.ones(labels.size) if lessons.weights is None else lessons.weights
+        return cls(
+            features=lessons.features, labels=labels, weights=weights, ages=lessons.ages,
+            held_out=lessons.held_out,
+        )  # fmt: skip
+
+    def rows(self, rows: NDArray[np.bool_]) -> _Table:
+        """Some of the rows."""
+        features = dataclasses.replace(
+            self.features, index=self.features.index[rows], values=self.features.values[rows]
+        )
+        ages = None if self.ages is None else self.ages[rows]
+        return _Table(
+            features=features, labels=self.labels[rows], weights=self.weights[rows], ages=ages,
+            held_out=None,
+        )  # fmt: skip
+
+    def shown(self, names: tuple[str, ...]) -> _Table:
+        """Some of the features."""
+        if names == self.features.names:
+            return self
+        places = [self.features.names.index(name) for name in names]
+        features = dataclasses.replace(
+            self.features, names=names, values=self.features.values[:, places]
+        )
+        return dataclasses.replace(self, features=features)
+
+    def dataset(
+        self, settings: Mapping[str, Any], *, half_life: float | None = None, like: Any = None
+    ) -> Any:
+        """As LightGBM reads it."""
+        names, weights = self.features.names, self.weights
+        if half_life is not None and self.ages is not None:
+            weights = weights * np.exp2(-self.ages / half_life)
+        categories = [f for f, name in enumerate(names) if name in self.features.categories]
+        return load_lightgbm().Dataset(
+            self.features.values, label=self.labels, weight=weights, params=dict(settings),
+            categorical_feature=categories, reference=like, free_raw_data=False,
+        )  # fmt: skip
+
+
+class _Tried(NamedTuple):
+    """A recipe, its loss on the seeds held out, and the gain of each feature."""
+
+    loss: float
+    recipe: Recipe
+    gains: Floats
+
+
+def _tried(table: _Table, objective: Mapping[str, Any], recipe: Recipe) -> _Tried:
+    """A recipe with the number of rounds that is best for the seeds held out, at most its own."""
+    assert table.held_out is not None
+    settings = {**objective, **recipe.settings, "seed": 0}
+    data = table.rows(~table.held_out).dataset(settings, half_life=recipe.half_life)
+    rest = table.rows(table.held_out).dataset(settings, like=data)
+    trees = _fit(settings, data, recipe.rounds, rest)
+    (loss,) = trees.best_score["valid_0"].values()
+    rounds = max(1, int(trees.best_iteration))
+    gains = np.asarray(trees.feature_importance("gain", iteration=rounds), np.float64)
+    return _Tried(float(loss), dataclasses.replace(recipe, rounds=rounds), gains)
+
+
+def _fit(settings: Mapping[str, Any], data: Any, rounds: int, until: Any = None) -> Any:
     """Boosted trees; with `until` as many as tell that data best."""
     lightgbm = load_lightgbm()
     stop = [lightgbm.early_stopping(PATIENCE, verbose=False)] if until is not None else []
     return lightgbm.train(
-        settings, data, num_boost_round=rounds, callbacks=stop,
+        dict(settings), data, num_boost_round=rounds, callbacks=stop,
         valid_sets=[] if until is None else [until],
     )  # fmt: skip

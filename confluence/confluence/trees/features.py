@@ -22,10 +22,11 @@ from confluence.config import Config
 from confluence.data.tasks import NO_TIME, TEST, TRAIN, US_PER_DAY, VAL, Floats, Labels
 from confluence.trees.boosted import Features
 from confluence.trees.history import WINDOWS, History, label_features, label_lists
-from confluence.trees.time_lists import Ints, Moments, Questions, count_features
+from confluence.trees.time_lists import Ints, Moments, Questions, Seen, count_features
 
 COPIES = 3  # of each train seed where questions see old data, each with a gap of its own
 MAX_TRAIN_SEEDS = 200_000  # more are thinned out at random
+MAX_OLD_SEEDS = 60_000  # the same of seeds that see old data, with their copies
 LEAST_GAP_DAYS = 7  # in days: however short the splits of a task are
 
 
@@ -74,9 +75,9 @@ def train_seeds(
     rng = np.random.default_rng(0)
     index = np.flatnonzero((labels.splits == TRAIN) & labels.is_known)
     copies = COPIES if longest_gap else 1
-    for most in (MAX_TRAIN_SEEDS, MAX_TRAIN_SEEDS // copies):  # copies of those that have no copy
-        if index.size > most:
-            index = np.sort(rng.choice(index, most, replace=False))
+    most = MAX_TRAIN_SEEDS if copies == 1 else MAX_OLD_SEEDS // copies
+    if index.size > most:
+        index = np.sort(rng.choice(index, most, replace=False))
     index = np.tile(index, copies)
     gaps = rng.integers(1, longest_gap + 1, index.size) if longest_gap else 0
     return seeds_of(labels, index, until_us, inclusive=inclusive, gaps=gaps)
@@ -108,14 +109,16 @@ def history_features(history: History, questions: Questions) -> Features:
             categories["labels: last"] = history.task.categories
     unseen = history.anchors_unseen(anchors, moments)
     for path in history.paths(anchors, moments):
-        counted = count_features(path.lists, path.owners, moments, WINDOWS)
+        seen = Seen(path.lists, path.owners, moments)
+        counted = count_features(seen, WINDOWS)
         found |= {f"{path.name}: {name}": values for name, values in counted.items()}
-        for column in history.columns_of(path, unseen):
-            of_column, texts = history.column_features(path, column, moments.limits)
-            if history.is_withheld(path.table, column):
-                of_column = {n: np.where(unseen, v, np.nan) for n, v in of_column.items()}
-            found |= of_column
-            categories |= texts
+        for source in history.sources(path):
+            for column in history.columns_of(path, source, unseen):
+                of_column, texts = history.column_features(path, source, column, seen)
+                if history.is_withheld(source.table, column):
+                    of_column = {n: np.where(unseen, v, np.nan) for n, v in of_column.items()}
+                found |= of_column
+                categories |= texts
     return Features(
         index=questions.index, values=np.column_stack(list(found.values())), names=tuple(found),
         categories=categories,

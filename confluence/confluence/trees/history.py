@@ -2,25 +2,27 @@
 
     Store.edges, Store.column ──► paths: lists of rows by anchor, by when they may be seen
     known labels              ──► one more list
-    paths × seeds             ──► counts, ages, means as of each seed's time      [m,F] float64
+    paths × seeds             ──► counts, rates, ages, means, sums as of each seed's time    [m,F]
 
-A path is a foreign key that points at the anchor's table ("orders.customer_id"); one that points
-at a row of such a path ("orders.customer_id < order_items.order_id"), visible when both are; or one
-that points at a parent of the anchor ("results.driverId > standings.driverId").
+A path is a foreign key that points at the anchor's table ("orders.customer_id"); one that points at
+a row of such a path ("orders.customer_id < order_items.order_id"), visible when both are; or one
+that points at a parent of the anchor ("results.driverId > standings.driverId") or at a parent of
+that. Values are those of the rows and of the rows that these point at, over one or two keys
+("rentals.customer_id: rentals.inventory_id > inventory.film_id > length").
 
 Rows are visible by the rules of docs/reference/sampling.md for rows that are not chain rows: row
 times, null times, keys and columns known later, exclusive cutoffs and a frozen database hold here
 as in a context. Keys with a hidden or target column have no paths. A hidden or target column has
-values here only in earlier rows under an exclusive cutoff; those of the target only in rows that
-`context_labels` lets a context show. If the rules would need a row's own case, the row is left
-out.
+values here only in earlier rows under an exclusive cutoff, and none in rows that others point at;
+those of the target only in rows that `context_labels` lets a context show. If the rules would need
+a row's own case, the row is left out.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any
@@ -32,20 +34,24 @@ from numpy.typing import NDArray
 
 from confluence.data.tasks import NO_TIME, TRAIN, US_PER_DAY, Floats, Labels, Task
 from confluence.trees.time_lists import (
+    ALWAYS,
     NO_OWNER,
     Ints,
     Lists,
     Moments,
     Questions,
+    Seen,
     count_features,
     make_lists,
     value_features,
 )
 
-WINDOWS = (30, 365)  # days before T in which rows are counted
+WINDOWS = (7, 30, 90, 365)  # days before T in which rows are counted
+SUMS = (30, 365)  # the same in which numbers are added up
 RECENTS = (5, 16)  # the latest values of which means are taken
 SHARES = 3  # of the most common categories, how often each came
-MAX_COLUMNS = 250  # of the rows on all paths, whose values are features
+MAX_COLUMNS = 200  # of the rows on all paths, whose values are features
+MAX_FURTHER_COLUMNS = 100  # the same of the rows that these point at
 MAX_PATHS = 64  # paths beyond those of the anchor itself
 MAX_ENTRIES = 20_000_000  # rows of a path over two keys
 VALUE_STYPES = ("numerical", "boolean", "categorical")
@@ -60,7 +66,18 @@ class Path:
     lists: Lists
     rows: Ints  # [n] within their table
     owners: Ints  # [m] whose list each seed sees
-    has_values: bool  # columns of the rows are features, not only their number
+    follows: int  # over how many keys values are read of rows that the rows point at
+    last_key: str = ""  # by which the rows point back at where the path comes from
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """A row for each row of a path: itself, or one that it points at."""
+
+    prefix: str  # of the names of its columns
+    table: str
+    rows: Ints  # [n] within the table, NO_OWNER if there is none
+    times: Ints  # [n] from when it is visible next to the path's row
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,6 +111,12 @@ class History:
         self.train_until = train_until
         self.columns = dict(columns or {})
         self._chooses = columns is None
+        self._parents: dict[str, tuple[Ints, Ints]] = {}
+        self._over_two_keys: dict[tuple[str, str], tuple[Lists, Ints] | None] = {}
+        self._values: dict[str, tuple[Lists, Floats]] = {}  # of columns that were chosen before
+        self._room = MAX_ENTRIES  # for more of these
+        self._edges: dict[str, tuple[Lists, Ints]] = {}
+        self._left = {True: MAX_COLUMNS, False: MAX_FURTHER_COLUMNS}  # whether of paths' own rows
         self.entry = store.metadata["tasks"][task.index]
         self.shown = shown or self.entry.get("context_labels") or "train"
         self.anchor_table = str(self.entry["anchor_table"])
@@ -106,6 +129,15 @@ class History:
         table = store.metadata["tables"][store.table_index(self.anchor_table)]
         in_keys = {f"{self.anchor_table}.{c}" for k in table["foreign_keys"] for c in k["columns"]}
         self.never_shown = target & in_keys  # a foreign key that is asked for, on any row
+
+    def keep(self, features: Collection[str]) -> None:
+        """Choose the columns of which some of these features are."""
+        self._chooses = False
+        self.columns = {
+            name: common
+            for name, common in self.columns.items()
+            if any(feature.startswith(f"{name} ") for feature in features)
+        }
 
     # ---- the store -----------------------------------------------------------------------
 
@@ -134,16 +166,36 @@ class History:
 
     def edges(self, key: Key) -> tuple[Lists, Ints]:
         """Lists of a key by row of its parent table, and the child rows within their table."""
-        found = self.store.edges(key.name)
-        rows = found["rows"].astype(np.int64) - self.row_range(key.child)[0]
-        return Lists(starts=found["starts"], times=found["times"]), rows
+        if key.name not in self._edges:
+            found = self.store.edges(key.name)
+            rows = found["rows"].astype(np.int64) - self.row_range(key.child)[0]
+            lists = Lists(starts=found["starts"], times=found["times"])
+            self._edges[key.name] = lists, rows
+        return self._edges[key.name]
 
     def row_times(self, table: str, rows: Ints) -> Ints:
         """When rows of a table, counted within it, become visible; ALWAYS without times. [m]"""
-        distinct, place = np.unique(rows, return_inverse=True)
-        low = self.row_range(table)[0]
-        times = (self.store.row_time(int(low + row)) for row in distinct)
-        return np.fromiter(times, np.int64, distinct.size)[place.reshape(-1)]
+        return np.asarray(self.store.row_times(table)[rows])
+
+    def parent_rows(self, key: Key) -> tuple[Ints, Ints]:
+        """The row that each row of the child table points at, NO_OWNER if there is none, and from
+        when that is visible: the key is known and the parent's time has come. [rows + 1], with none
+        at the end, for NO_OWNER."""
+        if key.name not in self._parents:
+            self._parents[key.name] = self._read_parent_rows(key)
+        return self._parents[key.name]
+
+    def _read_parent_rows(self, key: Key) -> tuple[Ints, Ints]:
+        lists, rows = self.edges(key)
+        low, high = self.row_range(key.child)
+        parents = np.full(high - low, NO_OWNER)
+        parents[rows] = np.repeat(np.arange(lists.starts.size - 1), np.diff(lists.starts))
+        has_parent = parents != NO_OWNER
+        times = np.full(parents.size, NO_TIME)
+        times[has_parent] = self.row_times(key.parent, parents[has_parent])
+        for column in key.columns:
+            times = np.maximum(times, self.store.column(key.child, column)["times"])
+        return np.append(parents, NO_OWNER), np.append(times, NO_TIME)
 
     # ---- paths ---------------------------------------------------------------------------
 
@@ -151,44 +203,47 @@ class History:
         """Paths of some seeds; `anchors` are rows within the anchor table. [m]"""
         direct = [key for key in self.keys if key.parent == self.anchor_table]
         for key in direct:
-            yield self._path(key.name, key, anchors)
-        further = chain(self._through_parents(anchors, moments), self._grandchildren(anchors))
+            yield self._path(key.name, key, anchors, follows=2)
+        further = chain(self._grandchildren(anchors), self._through_parents(anchors, moments))
         yield from islice(further, MAX_PATHS)
 
-    def _path(self, name: str, key: Key, owners: Ints) -> Path:
+    def _path(self, name: str, key: Key, owners: Ints, *, follows: int = 0) -> Path:
         lists, rows = self.edges(key)
         return Path(
-            name=name, table=key.child, lists=lists, rows=rows, owners=owners, has_values=True
-        )
+            name=name, table=key.child, lists=lists, rows=rows, owners=owners, follows=follows,
+            last_key=key.name,
+        )  # fmt: skip
 
     def _through_parents(self, anchors: Ints, moments: Moments) -> Iterator[Path]:
-        for up in (key for key in self.keys if key.child == self.anchor_table):
-            parents = self._visible_parents(up, anchors, moments)
-            for key in (key for key in self.keys if key.parent == up.parent):
-                yield self._path(f"{up.name} > {key.name}", key, parents)
+        """Paths of rows that point at a parent of the anchor, then at a parent of that."""
+        ways = [("", self.anchor_table, anchors)]
+        for _ in range(2):
+            ways = [
+                (f"{name}{up.name} > ", up.parent, self._visible_parents(up, rows, moments))
+                for name, table, rows in ways
+                for up in self.keys
+                if up.child == table
+            ]
+            for name, table, rows in ways:
+                for key in (key for key in self.keys if key.parent == table):
+                    yield self._path(f"{name}{key.name}", key, rows)
 
-    def _visible_parents(self, up: Key, anchors: Ints, moments: Moments) -> Ints:
-        """Parent of each anchor, NO_OWNER where there is none or it is not visible yet. [m]"""
-        lists, rows = self.edges(up)
-        low, high = self.row_range(up.child)
-        parent_of = np.full(high - low, NO_OWNER)
-        parent_of[rows] = np.repeat(np.arange(lists.starts.size - 1), np.diff(lists.starts))
-        parents = parent_of[anchors]
-        has_parent = parents != NO_OWNER
-        times = np.full(anchors.size, NO_TIME)
-        times[has_parent] = self.row_times(up.parent, parents[has_parent])
-        for column in up.columns:
-            times = np.maximum(times, self.store.column(up.child, column)["times"][anchors])
-        return np.where(times <= moments.cutoffs, parents, NO_OWNER)
+    def _visible_parents(self, up: Key, rows: Ints, moments: Moments) -> Ints:
+        """Parent of each row, NO_OWNER if there is none or it is not visible yet. [m]"""
+        parents, times = self.parent_rows(up)
+        return np.where(times[rows] <= moments.cutoffs, parents[rows], NO_OWNER)
 
     def _grandchildren(self, anchors: Ints) -> Iterator[Path]:
         for first in (key for key in self.keys if key.parent == self.anchor_table):
             for second in (key for key in self.keys if key.parent == first.child):
-                joined = self._joined(first, second)
+                both = (first.name, second.name)
+                if both not in self._over_two_keys:
+                    self._over_two_keys[both] = self._joined(first, second)
+                joined = self._over_two_keys[both]
                 if joined is not None:
                     yield Path(
                         name=f"{first.name} < {second.name}", table=second.child, lists=joined[0],
-                        rows=joined[1], owners=anchors, has_values=False,
+                        rows=joined[1], owners=anchors, follows=1, last_key=second.name,
                     )  # fmt: skip
 
     def _joined(self, first: Key, second: Key) -> tuple[Lists, Ints] | None:
@@ -220,18 +275,47 @@ class History:
 
     # ---- values --------------------------------------------------------------------------
 
+    def sources(self, path: Path) -> Iterator[Source]:
+        """The rows of a path, and those that they point at over as many keys as it follows."""
+        none = np.full(path.rows.size, ALWAYS)
+        found = [Source(prefix=f"{path.name}: ", table=path.table, rows=path.rows, times=none)]
+        yield found[0]
+        for hop in range(path.follows):
+            found = [
+                self._source_of_parents(source, key)
+                for source in found
+                for key in self.keys
+                if key.child == source.table and (hop > 0 or key.name != path.last_key)
+            ]
+            yield from found
+
+    def _source_of_parents(self, source: Source, key: Key) -> Source:
+        parents, times = self.parent_rows(key)
+        return Source(
+            prefix=f"{source.prefix}{key.name} > ", table=key.parent, rows=parents[source.rows],
+            times=np.maximum(times[source.rows], source.times),
+        )  # fmt: skip
+
     def column_features(
-        self, path: Path, column: dict[str, Any], limits: Ints
+        self, path: Path, source: Source, column: dict[str, Any], seen: Seen
     ) -> tuple[dict[str, Floats], dict[str, tuple[str, ...]]]:
-        """Features of a column along a path, and of one that is a category its texts."""
-        lists, values = self.values(path, column["name"])
-        seen = lists.counts(path.owners, limits)
-        name = f"{path.name}: {column['name']}"
+        """Features of a column along a path, and of one that is a category its texts.
+
+        Args:
+            seen: of the path's rows.
+        """
+        name = f"{source.prefix}{column['name']}"
+        known = self._values.get(name)
+        lists, values = known or self.values(path, source, column["name"])
+        if known is None and not self._chooses and self._room >= values.size:
+            self._values[name], self._room = (lists, values), self._room - values.size
+        if lists is not seen.lists:
+            seen = Seen(lists, path.owners, seen.moments)
         if column["stype"] != "categorical":
-            found = value_features(lists, values, path.owners, seen, RECENTS)
+            windows = SUMS if column["stype"] == "numerical" else ()
+            found = value_features(values, seen, RECENTS, windows)
             return {f"{name} {kind}": found[kind] for kind in found}, {}
-        last = value_features(lists, values, path.owners, seen, RECENTS)["last"]
-        features = {f"{name} last": last}
+        features = {f"{name} last": value_features(values, seen)["last"]}
         texts = tuple((column.get("stats") or {}).get("categories") or ())
         if self._chooses and not self.columns[name]:
             common = self._most_common(lists, values)
@@ -239,7 +323,7 @@ class History:
         for text in self.columns[name]:
             category = texts.index(text) if text in texts else -1
             is_it = (values == category).astype(np.float64)
-            found = value_features(lists, is_it, path.owners, seen, RECENTS)
+            found = value_features(is_it, seen, RECENTS)
             features |= {f"{name} = {text} {kind}": found[kind] for kind in found if kind != "last"}
         return features, {f"{name} last": texts}
 
@@ -261,27 +345,31 @@ class History:
         that, contexts have no label rows either. A cell task's are cells."""
         return self.is_cell or self.labels.label_times is not None
 
-    def columns_of(self, path: Path, unseen: NDArray[np.bool_]) -> Iterator[dict[str, Any]]:
-        """Columns of the rows of a path whose values are features; withheld ones only if all rows
-        have a time, as they are never shown on a row without one, and some question may see them.
+    def columns_of(
+        self, path: Path, source: Source, unseen: NDArray[np.bool_]
+    ) -> Iterator[dict[str, Any]]:
+        """Columns of the rows of a source whose values are features; withheld ones only of the
+        path's own rows and if all of these have a time, as they are never shown on a row without
+        one, and some question may see them.
 
         Args:
             unseen: whether each question is one of `anchors_unseen`.
         """
-        if not path.has_values:
-            return
-        entry = self.store.metadata["tables"][self.store.table_index(path.table)]
+        is_own = source.rows is path.rows
+        entry = self.store.metadata["tables"][self.store.table_index(source.table)]
         timed = entry["temporal_column"] is not None and not entry["untimed"]
         never = self.never_shown | (set() if timed else self.hidden)
+        never |= set() if is_own else self.withheld
         for column in self.store.metadata["columns"][slice(*entry["column_range"])]:
-            name = f"{path.name}: {column['name']}"
+            name = f"{source.prefix}{column['name']}"
             if self._chooses:
-                of_table = f"{path.table}.{column['name']}"
+                of_table = f"{source.table}.{column['name']}"
                 may_be = column["stype"] in VALUE_STYPES and of_table not in never
                 if not may_be or (of_table in self.withheld and not unseen.any()):
                     continue
-                if name not in self.columns and len(self.columns) >= MAX_COLUMNS:
+                if name not in self.columns and self._left[is_own] <= 0:
                     continue
+                self._left[is_own] -= name not in self.columns
                 self.columns.setdefault(name, ())
             if name in self.columns:
                 yield column
@@ -298,13 +386,17 @@ class History:
         earlier = (moments.cutoffs != NO_TIME) & (moments.cutoffs <= times) & (times != NO_TIME)
         return np.asarray(earlier)
 
-    def values(self, path: Path, column: str) -> tuple[Lists, Floats]:
+    def values(self, path: Path, source: Source, column: str) -> tuple[Lists, Floats]:
         """The values that are not NULL of a column along a path, as lists of their own."""
-        found = self.store.column(path.table, column)
-        numbers, known = found["numbers"][path.rows], found["times"][path.rows]
+        found = self.store.column(source.table, column)
+        rows = source.rows
+        numbers = np.append(found["numbers"], np.nan)[rows]
         keep = ~np.isnan(numbers)
-        if f"{path.table}.{column}" in self.target:
-            keep &= ~self._is_closed[path.rows]
+        if f"{source.table}.{column}" in self.target:
+            keep &= ~np.append(self._is_closed, True)[rows]
+        known = np.maximum(source.times, np.append(found["times"], NO_TIME)[rows])
+        if keep.all() and (known <= path.lists.times).all():
+            return path.lists, numbers
         owners = np.repeat(np.arange(path.lists.starts.size - 1), np.diff(path.lists.starts))[keep]
         times = np.maximum(path.lists.times, known)[keep]
         lists, order = make_lists(owners, times, path.lists.starts.size - 1)
@@ -374,11 +466,11 @@ def label_features(
     moments = questions.moments
     own = lists.owners_of(questions.anchor_rows)
     owners = np.where(moments.obs_times == NO_TIME, NO_OWNER, own)
-    found = count_features(lists.lists, owners, moments, ())
+    seen = Seen(lists.lists, owners, moments)
+    found = count_features(seen, ())
     targets = labels.targets[lists.seeds]
     if stype == SemanticType.TIMESTAMP:
         targets = (targets - labels.obs_times[lists.seeds]) / US_PER_DAY
-    seen = lists.lists.counts(owners, moments.limits)
-    found |= value_features(lists.lists, targets, owners, seen, RECENTS)
+    found |= value_features(targets, seen, RECENTS)
     kept = ("count", "age of last", "last") if stype == SemanticType.CATEGORICAL else tuple(found)
     return {f"labels: {name}": found[name] for name in kept}

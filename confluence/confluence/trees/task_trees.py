@@ -27,7 +27,17 @@ from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.data.tasks import NO_TIME, Floats, Labels, Task, weights_by_age
-from confluence.trees.boosted import Boosted, Features, TreeAnswers, fit
+from confluence.trees.boosted import (
+    Boosted,
+    Features,
+    Lessons,
+    Recipe,
+    TreeAnswers,
+    choose,
+    fit,
+    sample_size,
+    with_rounds,
+)
 from confluence.trees.features import (
     at_index,
     at_places,
@@ -110,30 +120,67 @@ def fit_trees(
             kinds[UNTIMED] = fresh
     fitted: dict[str, Boosted] = {}
     categories: dict[str, tuple[str, ...]] = {}
-    own = own_columns.features(fresh) if fresh.index.size else None
-    for kind, seeds in kinds.items():
-        if own is None or not seeds.index.size:
-            continue
-        features = at_index(own, seeds.index)
+
+    def lessons_of(seeds: Questions, kind: str) -> Lessons:
+        features = own_columns.features(_once(seeds))
+        features = at_index(features, seeds.index)
         if not own_columns_alone:
             features = joined(features, history_features(history, seeds))
-        categories |= features.categories
+        categories.update(features.categories)
         since = seeds.moments.obs_times if is_time and kind != UNTIMED else 0
-        fitted[kind] = _fitted_on(features, seeds, since, cfg, task, labels)
+        return _lessons(features, seeds, since, cfg, task, labels)
+
+    recipe: Recipe | None = None
+    for kind, seeds in kinds.items():
+        if not seeds.index.size:
+            continue
+        sample = _sample(seeds, len(task.categories))
+        if sample is not seeds and recipe is None:
+            chosen = choose(lessons_of(sample, kind), is_sample=True)
+            history.keep(chosen.features)
+            lessons = lessons_of(seeds, kind)
+            recipe = with_rounds(lessons, chosen)
+        else:
+            lessons = lessons_of(seeds, kind)
+            # Many seeds that see old data take over what fresh data chose.
+            recipe = choose(lessons) if sample is seeds or recipe is None else recipe
+        fitted[kind] = fit(lessons, recipe)
+    shown = {name for trees in fitted.values() for name in trees.names}
     return TaskTrees(
         fitted=fitted, columns=None if own_columns_alone else history.columns,
-        categories=categories, classes=task.categories, left_out=own_columns.left_out,
+        categories={name: texts for name, texts in categories.items() if name in shown},
+        classes=task.categories, left_out=own_columns.left_out,
     )  # fmt: skip
 
 
-def _fitted_on(
+def _once(seeds: Questions) -> Questions:
+    """Each seed once, ascending: its own columns do not age."""
+    return at_places(seeds, np.unique(seeds.index, return_index=True)[1])
+
+
+def _sample(seeds: Questions, classes: int) -> Questions:
+    """The seeds by which a recipe is chosen."""
+    count = sample_size(seeds.index.size, classes)
+    if count == seeds.index.size:
+        return seeds
+    chosen = np.random.default_rng(0).choice(seeds.index.size, count, replace=False)
+    return at_places(seeds, np.sort(chosen))
+
+
+def _lessons(
     features: Features, seeds: Questions, since: Ints | int, cfg: Config, task: Task, labels: Labels
-) -> Boosted:
-    """Trees on the features of some train seeds, for targets less `since`."""
-    return fit(
-        features, labels.targets[seeds.index] - since, task.stype, metric=cfg.metric,
-        weights=_weights(cfg, labels, seeds.index), held_out=_held_out(labels, seeds.index),
-        classes=len(task.categories),
+) -> Lessons:
+    """The targets of some train seeds, less `since`, with their features and weights."""
+    times = labels.obs_times[seeds.index]
+    has_time = times != NO_TIME
+    ages = None
+    if has_time.any():
+        first, last = int(times[has_time].min()), int(times[has_time].max())
+        ages = np.where(has_time, (last - times) / max(1, last - first), 0.0)
+    return Lessons(
+        features=features, targets=labels.targets[seeds.index] - since, stype=task.stype,
+        metric=cfg.metric, weights=_weights(cfg, labels, seeds.index), ages=ages,
+        held_out=_held_out(labels, seeds.index), classes=len(task.categories),
     )  # fmt: skip
 
 

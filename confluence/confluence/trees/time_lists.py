@@ -11,6 +11,7 @@ for all seeds at once: O(m log n) without a loop over seeds.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 from headwater.shared import ALWAYS_US
@@ -61,6 +62,16 @@ class Lists:
     starts: Ints  # [owners + 1]
     times: Ints  # [n] NO_TIME: never, but by seeds without a time; ALWAYS: by all
 
+    @functools.cached_property
+    def places(self) -> Ints:
+        """The place of each entry within its list. [n]"""
+        return np.arange(self.times.size) - np.repeat(self.starts[:-1], np.diff(self.starts))
+
+    @functools.cached_property
+    def longest(self) -> int:
+        """The last place of the longest list."""
+        return int(np.max(self.places, initial=0))
+
     def counts(self, owners: Ints, limits: Ints) -> Ints:
         """Entries of its owner that each seed sees; none of NO_OWNER. → [m]"""
         low = self.starts[owners].copy()
@@ -88,58 +99,80 @@ def make_lists(owners: Ints, times: Ints, owner_count: int) -> tuple[Lists, Ints
     return Lists(starts=starts.astype(np.int64), times=times[order]), order
 
 
-def count_features(
-    lists: Lists, owners: Ints, moments: Moments, windows: tuple[int, ...]
-) -> dict[str, Floats]:
-    """How many entries are visible, in all and in the last days before T, and how old they are."""
-    limits = moments.limits
-    seen = lists.counts(owners, limits)
+class Seen:
+    """How much of its owner's list each question sees: all in all, and in the last days."""
+
+    def __init__(self, lists: Lists, owners: Ints, moments: Moments) -> None:
+        self.lists, self.owners, self.moments = lists, owners, moments
+        self.counts = lists.counts(owners, moments.limits)
+        self.ends = np.where(owners == NO_OWNER, 0, lists.starts[owners]) + self.counts
+        self._before: dict[int, Ints] = {}
+
+    def before(self, days: int) -> Ints:
+        """How many of those that are visible are older than so many days before T. [m]"""
+        if days not in self._before:
+            has_time = self.moments.cutoffs != NO_TIME
+            begin = np.where(has_time, self.moments.cutoffs - days * US_PER_DAY, 0)
+            self._before[days] = np.minimum(self.counts, self.lists.counts(self.owners, begin))
+        return self._before[days]
+
+
+def count_features(seen: Seen, windows: tuple[int, ...]) -> dict[str, Floats]:
+    """How many entries are visible, in all, in the last days before T, and in a day since the
+    first; and how old they are."""
+    moments, counts = seen.moments, seen.counts
     has_time = moments.cutoffs != NO_TIME
-    found = {"count": seen.astype(np.float64)}
+    found = {"count": counts.astype(np.float64)}
     for days in windows:
-        begin = np.where(has_time, moments.cutoffs - days * US_PER_DAY, 0)
-        inside = seen - np.minimum(seen, lists.counts(owners, begin))
+        inside = counts - seen.before(days)
         found[f"last {days} days"] = np.where(has_time, inside, np.nan)
-    found["age of last"] = moments.ages(lists.time_at(owners, seen - 1))
-    found["age of first"] = moments.ages(lists.time_at(owners, np.minimum(seen, 1) - 1))
+    last = seen.lists.time_at(seen.owners, counts - 1)
+    first = seen.lists.time_at(seen.owners, np.minimum(counts, 1) - 1)
+    found["age of last"], found["age of first"] = moments.ages(last), moments.ages(first)
+    found["per day"] = counts / np.maximum(found["age of first"], 1.0)
     return found
 
 
 def value_features(
-    lists: Lists, values: Floats, owners: Ints, seen: Ints, recents: tuple[int, ...]
+    values: Floats, seen: Seen, recents: tuple[int, ...] = (), windows: tuple[int, ...] = ()
 ) -> dict[str, Floats]:
-    """Mean of the visible values [n] of an owner, of the latest few, and the last; NaN for none.
+    """Mean of the visible values [n] of an owner, of the latest few, and the last, NaN for none;
+    and their sum in the last days before T.
 
     Args:
-        seen: how many are visible, from `Lists.counts`. [m]
         recents: how many the latest few are, ascending.
+        windows: days.
     """
-    end = np.where(owners == NO_OWNER, 0, lists.starts[owners]) + seen
+    counts, end = seen.counts, seen.ends
     filled = np.append(values, 0.0)  # what places outside of lists read
+    sums = np.append(_running_sums(values, seen.lists), 0.0)
 
     def mean(totals: Floats, counts: Ints) -> Floats:
         return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
 
-    whole = np.append(_running_sums(values, lists.starts), 0.0)[end - 1]
-    found = {"mean": mean(whole, seen)}
-    latest = np.zeros(seen.size)
-    for back in range(1, max(recents) + 1):
-        latest += np.where(seen >= back, filled[np.maximum(end - back, 0)], 0.0)
+    found = {"mean": mean(sums[end - 1], counts)}
+    latest = np.zeros(counts.size)
+    for back in range(1, max(recents, default=0) + 1):
+        latest += np.where(counts >= back, filled[np.maximum(end - back, 0)], 0.0)
         if back in recents:
-            found[f"mean of last {back}"] = mean(latest, np.minimum(seen, back))
-    return found | {"last": np.where(seen > 0, filled[end - 1], np.nan)}
+            found[f"mean of last {back}"] = mean(latest, np.minimum(counts, back))
+    found["last"] = np.where(counts > 0, filled[end - 1], np.nan)
+    has_time = seen.moments.cutoffs != NO_TIME
+    for days in windows:
+        older = seen.before(days)
+        whole = np.where(counts > 0, sums[end - 1], 0.0)
+        early = np.where(older > 0, sums[end - counts + older - 1], 0.0)
+        found[f"sum of {days} days"] = np.where(has_time, whole - early, np.nan)
+    return found
 
 
-def _running_sums(values: Floats, starts: Ints) -> Floats:
+def _running_sums(values: Floats, lists: Lists) -> Floats:
     """Each value and those before it in its list. [n]
 
     By doubling: differences of sums over all lists would lose what is small beside another list's.
     """
-    sums, entries = values.copy(), np.arange(values.size)
-    lists = np.searchsorted(starts, entries, side="right") - 1
-    places = entries - np.where(lists >= 0, starts[lists], 0)
-    step = 1
-    while step <= np.max(places, initial=0):
+    sums, places, step = values.copy(), lists.places, 1
+    while step <= lists.longest:
         sums[step:] += np.where(places[step:] >= step, sums[:-step], 0.0)
         step *= 2
     return sums

@@ -29,8 +29,8 @@ from confluence.trees.features import (
     seeds_of,
     until_of,
 )
-from confluence.trees.history import History
-from confluence.trees.time_lists import Lists, Moments, make_lists, value_features
+from confluence.trees.history import WINDOWS, History
+from confluence.trees.time_lists import Lists, Moments, Seen, make_lists, value_features
 from confluence.trees.tree_baselines import tree_baselines, visible_history
 
 DAY = 86_400_000_000
@@ -142,27 +142,34 @@ def test_counts_recencies_and_means_are_those_of_what_is_visible(shop: Path) -> 
     at_4, at_8, at_42 = features(shop)[:3]  # of customer 1
     # Day 4 sees order 10 alone, paid on day 2.
     assert known(at_4, "orders.customer: ") == {
-        "count": 1, "last 30 days": 1, "last 365 days": 1, "age of last": 3, "age of first": 3,
+        "count": 1, "last 7 days": 1, "last 30 days": 1, "last 90 days": 1, "last 365 days": 1,
+        "age of last": 3, "age of first": 3, "per day": 0.333,
         "amount mean": 10, "amount mean of last 5": 10, "amount mean of last 16": 10,
-        "amount last": 10,
+        "amount last": 10, "amount sum of 30 days": 10, "amount sum of 365 days": 10,
     }  # fmt: skip
     # Day 8 sees order 11, of which nobody knows the amount before day 9.
     assert known(at_8, "orders.customer: ") == {
-        "count": 2, "last 30 days": 2, "last 365 days": 2, "age of last": 3, "age of first": 7,
+        "count": 2, "last 7 days": 1, "last 30 days": 2, "last 90 days": 2, "last 365 days": 2,
+        "age of last": 3, "age of first": 7, "per day": 0.286,
         "amount mean": 10, "amount mean of last 5": 10, "amount mean of last 16": 10,
-        "amount last": 10,
+        "amount last": 10, "amount sum of 30 days": 10, "amount sum of 365 days": 10,
     }  # fmt: skip
     assert known(at_42, "orders.customer: ") == pytest.approx({
-        "count": 3, "last 30 days": 1, "last 365 days": 3, "age of last": 2, "age of first": 41,
+        "count": 3, "last 7 days": 1, "last 30 days": 1, "last 90 days": 3, "last 365 days": 3,
+        "age of last": 2, "age of first": 41, "per day": 0.073,
         "amount mean": 20, "amount mean of last 5": 20, "amount mean of last 16": 20,
-        "amount last": 30,
+        # Known on days 2, 9 and 41.
+        "amount last": 30, "amount sum of 30 days": 30, "amount sum of 365 days": 60,
     })  # fmt: skip
     assert known(at_42, "visits.customer: ") == {
-        "count": 2, "last 30 days": 0, "last 365 days": 0,  # of no time: visible always
+        "count": 2, **{f"last {days} days": 0 for days in WINDOWS},  # of no time: visible always
     }  # fmt: skip
     # Two keys away: items 100 (day 1) and 101 (day 3) of order 10, 102 of order 12.
     assert known(at_4, "orders.customer < items.ordr: ") == {
-        "count": 2, "last 30 days": 2, "last 365 days": 2, "age of last": 1, "age of first": 3,
+        "count": 2, **{f"last {days} days": 2 for days in WINDOWS}, "age of last": 1,
+        "age of first": 3, "per day": 0.667, "pieces mean": 3, "pieces mean of last 5": 3,
+        "pieces mean of last 16": 3, "pieces last": 4, "pieces sum of 30 days": 6,
+        "pieces sum of 365 days": 6,
     }  # fmt: skip
     assert known(at_42, "orders.customer < items.ordr: ")["count"] == 3
     assert not any(name.startswith("orders.agent") for name in at_42)  # leads to agents
@@ -173,8 +180,8 @@ def test_labels_are_those_known_by_then(shop: Path) -> None:
     assert known(at_4, "labels: ") == {"count": 0}
     # The answer of day 4 is known on day 6.
     assert known(at_8, "labels: ") == {
-        "count": 1, "age of last": 2, "age of first": 2, "mean": 1, "mean of last 5": 1,
-        "mean of last 16": 1, "last": 1,
+        "count": 1, "age of last": 2, "age of first": 2, "per day": 0.5, "mean": 1,
+        "mean of last 5": 1, "mean of last 16": 1, "last": 1,
     }  # fmt: skip
     assert known(at_42, "labels: ")["mean"] == 2 and known(at_42, "labels: ")["last"] == 3
     assert known(other_4, "labels: ") == {"count": 0}
@@ -188,10 +195,10 @@ def test_a_frozen_database_shows_what_was_visible_then(shop: Path) -> None:
     for later, now in ((at_8, 8), (at_42, 42)):
         assert later["days not visible"] == now - 5
         assert known(later, "orders.customer: ") == {
-            "count": 2, "last 30 days": 2, "last 365 days": 2, "age of last": now - 5,
-            "age of first": now - 1, "amount mean": 10, "amount mean of last 5": 10,
-            "amount mean of last 16": 10,
-        "amount last": 10,
+            "count": 2, **{f"last {days} days": 2 for days in WINDOWS}, "age of last": now - 5,
+            "age of first": now - 1, "per day": round(2 / (now - 1), 3), "amount mean": 10,
+            "amount mean of last 5": 10, "amount mean of last 16": 10, "amount last": 10,
+            "amount sum of 30 days": 10, "amount sum of 365 days": 10,
         }  # fmt: skip
         assert known(later, "labels: ") == {"count": 0}
 
@@ -463,21 +470,24 @@ def test_an_exclusive_cutoff_sees_nothing_of_its_own_moment() -> None:
     assert exclusive.limits.tolist() == [4, never]
 
 
+def seen(lists: Lists, owners: Any, limits: Any) -> Seen:
+    """Questions that see what is visible up to and at some times."""
+    return Seen(lists, owners, Moments(obs_times=limits, cutoffs=limits, inclusive=True))
+
+
 def test_means_are_of_an_owners_own_values_whatever_others_have() -> None:
     """Differences of sums over all of them had 0 for each owner after the largest value."""
     owners = np.array([0, 1, 1, 1, 2, 2, 4])
     values = np.array([3e38, 100.0, 200.0, 300.0, 1e6, 2e6, 5.0])
     lists, _ = make_lists(owners, np.arange(7), 5)
     asked, limits = np.array([0, 1, 1, 2, 3, 4, -1]), np.array([9, 9, 2, 9, 9, 9, 9])
-    found = value_features(lists, values, asked, lists.counts(asked, limits), (2,))
+    found = value_features(values, seen(lists, asked, limits), (2,))
     nan = np.nan
     np.testing.assert_array_equal(found["mean"], [3e38, 200, 150, 1.5e6, nan, 5, nan])
     np.testing.assert_array_equal(found["mean of last 2"], [3e38, 250, 150, 1.5e6, nan, 5, nan])
     np.testing.assert_array_equal(found["last"], [3e38, 300, 200, 2e6, nan, 5, nan])
-    none = value_features(
-        Lists(starts=np.zeros(2, np.int64), times=np.empty(0, np.int64)), np.empty(0),
-        np.array([0, -1]), np.zeros(2, np.int64), (2,),
-    )  # fmt: skip
+    empty = Lists(starts=np.zeros(2, np.int64), times=np.empty(0, np.int64))
+    none = value_features(np.empty(0), seen(empty, np.array([0, -1]), np.zeros(2, np.int64)), (2,))
     assert all(np.isnan(feature).all() for feature in none.values())
 
 
@@ -487,12 +497,92 @@ def test_means_are_as_by_a_loop() -> None:
     lists, order = make_lists(owners, times, 9)
     values = rng.normal(size=300)
     asked, limits = rng.integers(-1, 9, 400), rng.integers(-5, 55, 400)
-    found = value_features(lists, values[order], asked, lists.counts(asked, limits), (2, 5))
+    found = value_features(values[order], seen(lists, asked, limits), (2, 5))
     for i, (owner, limit) in enumerate(zip(asked, limits, strict=True)):
-        seen = values[order][(owners[order] == owner) & (times[order] <= limit)]
-        parts = {"mean": seen, "mean of last 2": seen[-2:], "mean of last 5": seen[-5:],
-                 "last": seen[-1:]}  # fmt: skip
+        own = values[order][(owners[order] == owner) & (times[order] <= limit)]
+        parts = {"mean": own, "mean of last 2": own[-2:], "mean of last 5": own[-5:],
+                 "last": own[-1:]}  # fmt: skip
         assert list(found) == list(parts)
         for name, some in parts.items():
             expected = some.mean() if some.size else np.nan
             assert found[name][i] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+# ------------------------------------------------------------------- rows further away
+
+
+def rentals(folder: Path) -> Path:
+    """Two customers, three copies of two films, and who rented what. Film 2 is told from day 6 on,
+    the copy of rental 32 from day 9 on."""
+    source = write_sqlite(folder / "rentals.sqlite", {
+        "customers": ("id INTEGER PRIMARY KEY", [(1,), (2,)]),
+        "films": ("id INTEGER PRIMARY KEY, minutes INT, told TIMESTAMP",
+                  [(1, 90, date(0)), (2, 150, date(6))]),
+        "copies": ("id INTEGER PRIMARY KEY, film INT", [(10, 1), (11, 2), (12, 2)]),
+        "rentals": ("id INTEGER PRIMARY KEY, customer INT, copy INT, day TIMESTAMP,"
+                    " known TIMESTAMP",
+                    [(30, 1, 10, date(1), date(1)), (31, 1, 11, date(2), date(2)),
+                     (32, 1, 12, date(3), date(9)), (33, 2, 12, date(4), date(4)),
+                     (34, 2, 10, date(20), date(20))]),
+        "asked": ("customer INT, day TIMESTAMP, answer REAL",
+                  [(c, date(day), 1.0) for c in (1, 2) for day in (5, 8, 12)]),
+    })  # fmt: skip
+    key, number, time = ({"stype": name} for name in ("identifier", "numerical", "timestamp"))
+    to = {name: {**key, "foreign_key": f"{name}s.id"} for name in ("customer", "film")}
+    tables = {
+        "customers": {"columns": {"id": key}},
+        "films": {"temporal_column": "told", "columns": {"id": key, "minutes": number,
+                                                         "told": time}},
+        "copies": {"columns": {"id": key, "film": to["film"]}},
+        "rentals": {"temporal_column": "day", "columns": {
+            "id": key, "customer": to["customer"], "day": time, "known": {"stype": "ignored"},
+            "copy": {**key, "foreign_key": "copies.id", "known_at": "known"},
+        }},
+    }  # fmt: skip
+    metadata = {
+        "tables": {
+            **{name: {"primary_key": "id", **table} for name, table in tables.items()},
+            "asked": {"graph": False, "columns": {
+                name: {"stype": "ignored"} for name in ("customer", "day", "answer")
+            }},
+        },
+        "tasks": {"t": {
+            "query": "SELECT customer AS id, day AS obs_time, answer FROM asked",
+            "anchor_table": "customers", "target_column": "answer", "target_stype": "numerical",
+            "observation_time_column": "obs_time",
+        }},
+    }  # fmt: skip
+    headwater.build(source, folder / "store", metadata=metadata)
+    return folder / "store"
+
+
+def test_values_are_also_those_of_the_rows_that_history_points_at(tmp_path: Path) -> None:
+    """The films that a customer rented, over the copies of them."""
+    way = "rentals.customer: rentals.copy > copies.film > minutes "
+    found = [known(one, way) for one in features(rentals(tmp_path))]
+    kinds = ("mean", "last", "sum of 30 days")
+    by_day = [{kind: one[kind] for kind in kinds if kind in one} for one in found]
+    assert by_day[:3] == [
+        {"mean": 90, "last": 90, "sum of 30 days": 90},  # nothing is told of film 2
+        {"mean": 120, "last": 150, "sum of 30 days": 240},
+        {"mean": 130, "last": 150, "sum of 30 days": 390},  # which copy rental 32 was of
+    ]
+    assert by_day[3:] == [
+        {"sum of 30 days": 0},
+        *[{"mean": 150, "last": 150, "sum of 30 days": 150}] * 2,
+    ]
+
+
+def test_rows_that_point_at_a_parent_of_a_parent_are_history(tmp_path: Path) -> None:
+    """Of a rental: the other copies of its film; a film that is told later has none."""
+    store = rentals(tmp_path)
+    with headwater.Store(store) as opened:
+        task, labels = labelled(store, preset("tiny"), "t")
+        history = History(opened, task, labels)
+        history.anchor_table = "rentals"
+        at = np.array([5 * DAY, 8 * DAY])
+        moments = Moments(obs_times=at, cutoffs=at, inclusive=True)
+        paths = {path.name: path for path in history.paths(np.array([1, 1]), moments)}
+    path = paths["rentals.copy > copies.film > copies.film"]
+    seen_copies = path.lists.counts(path.owners, moments.limits)
+    assert seen_copies.tolist() == [0, 2]  # film 2 has two copies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,20 @@ import pytest
 from headwater import SemanticType
 
 from confluence.trees.boosted import (
+    FEW,
     LARGE,
+    MANY,
     MAX_ROUNDS,
-    SETTINGS,
+    MOST_FEATURES,
     SMALL,
     USUAL_ROUNDS,
+    Boosted,
     Features,
-    _chosen,
+    Lessons,
+    choose,
     fit,
+    sample_size,
+    with_rounds,
 )
 
 
@@ -49,9 +56,11 @@ def test_trees_learn_what_stands_in_the_row(stype: SemanticType) -> None:
             return np.where(category == 2, 9.0, np.where(number > 0, 4.0, 1.0))
         return 1000.0 + 50.0 * category
 
-    trees = fit(
-        train, truth(seen), stype, metric="mae", classes=12, held_out=np.arange(600) % 5 == 0
-    )
+    lessons = Lessons(
+        features=train, targets=truth(seen), stype=stype, metric="mae", classes=12,
+        held_out=np.arange(600) % 5 == 0,
+    )  # fmt: skip
+    trees = fit(lessons, choose(lessons))
     found, shares = trees.answers(wanted)
     assert trees.names == ("number", "category", "noise")
     if stype == SemanticType.CATEGORICAL:
@@ -67,36 +76,79 @@ def test_trees_learn_what_stands_in_the_row(stype: SemanticType) -> None:
         assert np.mean((found > 0.5 if stype == SemanticType.BOOLEAN else found) == expected) > 0.9
 
 
+def fitted(features: Features, targets: Any, stype: SemanticType) -> Boosted:
+    lessons = Lessons(features=features, targets=targets, stype=stype, metric="")
+    return fit(lessons, choose(lessons))
+
+
 def test_one_class_alone_and_rows_without_values_are_no_error() -> None:
     train, _ = synthetic(50, 0)
-    trees = fit(train, np.full(50, 3.0), SemanticType.CATEGORICAL, metric="")
-    constant = trees.answers(train)
+    constant = fitted(train, np.full(50, 3.0), SemanticType.CATEGORICAL).answers(train)
     assert set(constant.values) == {3.0}
     np.testing.assert_array_equal(constant.shares, np.tile([0.0, 0.0, 0.0, 1.0], (50, 1)))
     empty = Features(
-        index=np.arange(50), values=np.full((50, 1), np.nan), names=("row age",),
-        categories={},
-    )  # fmt: skip
+        index=np.arange(50), values=np.full((50, 1), np.nan), names=("row age",), categories={}
+    )
     targets = np.repeat([0.0, 1.0], 25)
-    found = fit(empty, targets, SemanticType.BOOLEAN, metric="").answers(empty)
+    found = fitted(empty, targets, SemanticType.BOOLEAN).answers(empty)
     np.testing.assert_allclose(found.values, 0.5, atol=1e-6)
 
 
-def test_small_or_large_trees_are_chosen_by_what_they_say_of_the_seeds_held_out() -> None:
+def of_numbers(values: Any) -> Features:
+    names = tuple(f"f{i}" for i in range(values.shape[1]))
+    return Features(index=np.arange(len(values)), values=values, names=names, categories={})
+
+
+def test_small_or_large_trees_are_chosen_by_the_seeds_held_out() -> None:
     """Many steps of many seeds need many leaves; a weak sum in few seeds punishes them."""
     rng = np.random.default_rng(2)
     values = rng.normal(size=(4000, 12))
     steps = np.sin(3 * values[:, 0]) * np.sign(values[:, 1]) + np.sign(values[:, 2] * values[:, 3])
     weak = 0.2 * values.sum(axis=1) + rng.normal(size=4000)
-    wanted: dict[str, Any] = {"objective": "l2", **SETTINGS}
     for targets, count, expected in ((steps, 4000, LARGE), (weak, 300, SMALL)):
-        features = Features(
-            index=np.arange(count), values=values[:count],
-            names=tuple(f"f{i}" for i in range(12)), categories={},
+        lessons = Lessons(
+            features=of_numbers(values[:count]), targets=targets[:count], metric="rmse",
+            stype=SemanticType.NUMERICAL, held_out=np.arange(count) % 5 == 0,
         )  # fmt: skip
-        given = (features, targets[:count], np.ones(count), {**wanted, "min_data_in_leaf": 12})
-        settings, rounds = _chosen(*given, np.arange(count) % 5 == 0)
-        assert settings["num_leaves"] == expected["num_leaves"]
-        assert 1 < rounds <= MAX_ROUNDS
-        settings, rounds = _chosen(*given, None)
-        assert (settings["num_leaves"], rounds) == (SMALL["num_leaves"], USUAL_ROUNDS)
+        recipe = choose(lessons)
+        assert recipe.settings["num_leaves"] == expected["num_leaves"]
+        assert 1 < recipe.rounds <= MAX_ROUNDS
+        assert recipe.features == lessons.features.names
+        recipe = choose(dataclasses.replace(lessons, held_out=None))
+        found = (recipe.settings["num_leaves"], recipe.rounds)
+        assert found == (SMALL["num_leaves"], USUAL_ROUNDS)
+
+
+def test_recent_seeds_weigh_more_if_they_are_what_is_held_out() -> None:
+    """What a feature means turned over in the middle of the time, or never did."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(2000, 4))
+    ages = np.linspace(1, 0, 2000)
+    turned = np.where(ages > 0.4, values[:, 0], -values[:, 0]) + 0.1 * rng.normal(size=2000)
+    for targets, is_recent in ((turned, True), (values[:, 0], False)):
+        lessons = Lessons(
+            features=of_numbers(values), targets=targets, stype=SemanticType.NUMERICAL,
+            metric="rmse", ages=ages, held_out=ages < 0.2,
+        )  # fmt: skip
+        assert (choose(lessons).half_life is not None) == is_recent
+
+
+def test_a_sample_keeps_the_features_that_gain_and_all_seeds_their_number() -> None:
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(3000, 90))
+    lessons = Lessons(
+        features=of_numbers(values), targets=values[:, 7] + values[:, 70] ** 2, metric="rmse",
+        stype=SemanticType.NUMERICAL, held_out=np.arange(3000) % 5 == 0,
+    )  # fmt: skip
+    sample = choose(lessons, is_sample=True)
+    assert {"f7", "f70"} <= set(sample.features)
+    assert len(sample.features) <= MOST_FEATURES
+    recipe = with_rounds(lessons, dataclasses.replace(sample, features=("f7", "f70"), rounds=1))
+    assert recipe.rounds > 1
+    trees = fit(lessons, recipe)
+    assert trees.names == ("f7", "f70")
+    errors = trees.answers(lessons.features).values - lessons.targets
+    assert np.abs(errors).mean() < 0.3
+    assert sample_size(MANY, 2) == MANY == sample_size(10 * MANY, 2)
+    assert sample_size(5_000, 15) == FEW
+    assert sample_size(900, 15) == 900

@@ -85,6 +85,16 @@ hw_status hw_store_row_time(const hw_store *store, uint32_t row, int64_t *time_u
     return HW_OK;
 }
 
+hw_status hw_store_row_times(const hw_store *store, uint32_t table, const int64_t **times_us,
+                             uint32_t *rows, hw_error *error) {
+    if (table >= store->info->table_count) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "table %u of %u", table, store->info->table_count);
+    }
+    *times_us = store->tables[table].times;
+    *rows = store->tables[table].info->row_count;
+    return HW_OK;
+}
+
 /* Reads a lane that is not NULL. */
 static hw_status read_lane(const hw_store *store, uint32_t row, const struct hwi_column_info *info,
                            const uint8_t *lane, hw_cell *cell, hw_error *error) {

@@ -132,6 +132,12 @@ class Store:
         call(lib.hw_store_row_time, handle, u32(row), byref(time))
         return time.value
 
+    def row_times(self, table: SupportsIndex, /) -> NDArray[np.int64] | None:
+        """int64 [rows of the table]: times as of row_time; None if rows have none."""
+        handle, times, rows = self.open_handle(), c_void_p(), c_uint32()
+        call(lib.hw_store_row_times, handle, u32(table), byref(times), byref(rows))
+        return view(handle, times.value, "<i8", (rows.value,)) if times.value else None
+
     def cell(
         self, row: SupportsIndex, column: SupportsIndex, /
     ) -> tuple[int, bool, float, int, int]:

@@ -145,6 +145,15 @@ class Store:
         `headwater.shared` for always and never."""
         return int(self.core.row_time(row))
 
+    def row_times(self, table: str) -> NDArray[np.int64]:
+        """When each row of a table becomes visible, int64 [rows] in row order, as `row_time`."""
+        number = self.table_index(table)
+        times = self.core.row_times(number)
+        if times is None:
+            low, high = self.metadata["tables"][number]["row_range"]
+            times = np.full(high - low, ALWAYS_US)
+        return times
+
     def find(self, table: str, key: Any) -> int:
         """Global row of a primary key (a scalar, a tuple of its parts, or a dict by column).
 

@@ -115,6 +115,7 @@ static void cells_and_whole_columns_are_the_numbers_of_the_tables(void **state) 
     uint32_t rows = 0;
     double found[6];
     int64_t times[6], time = 0;
+    const int64_t *row_times = NULL;
     assert_int_equal(hw_store_column_rows(store, BOOKS_PRICE, &rows, NULL), HW_OK);
     assert_int_equal(rows, 6);
     const uint32_t columns[] = {BOOKS_PRICE, BOOKS_IN_PRINT, BOOKS_GENRE, BOOKS_SEQUEL_OF,
@@ -137,6 +138,8 @@ static void cells_and_whole_columns_are_the_numbers_of_the_tables(void **state) 
         }
         assert_int_equal(hw_store_row_time(store, 3 + i, &time, NULL), HW_OK);
         assert_true(isnan(expected[4][i]) ? time == INT64_MAX : (double)time == expected[4][i]);
+        assert_int_equal(hw_store_row_times(store, BOOKS, &row_times, &rows, NULL), HW_OK);
+        assert_true(row_times[i] == time);
     }
     assert_int_equal(store->tables[BOOKS].info->timed_start, 0);
     assert_int_equal(store->tables[BOOKS].info->timed_count, 5);
@@ -196,10 +199,12 @@ static void arguments_out_of_range_are_refused(void **state) {
     hw_cell read;
     hw_seeds seeds;
     int64_t time;
+    const int64_t *row_times = NULL;
     size_t bytes;
     uint32_t out;
     assert_int_equal(hw_store_row_table(store, 9, &out, NULL), HW_BAD_ARGUMENT);
     assert_int_equal(hw_store_row_time(store, 9, &time, NULL), HW_BAD_ARGUMENT);
+    assert_int_equal(hw_store_row_times(store, 9, &row_times, &out, NULL), HW_BAD_ARGUMENT);
     assert_int_equal(hw_store_cell(store, 0, BOOKS_ID, &read, NULL), HW_BAD_ARGUMENT);
     assert_int_equal(hw_store_cell(store, 9, BOOKS_ID, &read, NULL), HW_BAD_ARGUMENT);
     assert_int_equal(hw_store_cell(store, 0, UINT32_MAX, &read, NULL), HW_BAD_ARGUMENT);

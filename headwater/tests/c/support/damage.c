@@ -203,6 +203,11 @@ static void read_row(const hw_store *store, const hw_store_counts *counts, uint3
         }
     }
     (void)!hw_store_row_time(store, row, &time, NULL);
+    const int64_t *times = NULL;
+    uint32_t timed = 0;
+    if (hw_store_row_times(store, row % 4, &times, &timed, NULL) == HW_OK && times != NULL) {
+        (void)hw_hash64(times, timed * sizeof *times, 0); /* reads them all */
+    }
     if (hw_store_row_key(store, row, &key, &bytes, NULL) == HW_OK) {
         for (uint32_t t = 0; t < counts->table_count; t++) {
             (void)!hw_store_find(store, t, key, bytes, &found, NULL);
