@@ -52,7 +52,7 @@ def of_model(tree_share: float = 0.0) -> Answer:
         return Answer(title=subject_of(HISTORY), same_as=HISTORY, options=alone)
     if tree_share > 0.0:
         options = {HISTORY: "--tree-share 1 uses them alone", **alone}
-        return Answer(title="the mixed answer", options=options)
+        return Answer(title="model and trees together", options=options)
     return Answer(title="the model", options={HISTORY: "--tree-share 1 uses them"})
 
 
@@ -190,7 +190,8 @@ def _compared(board: Scoreboard, answer: Answer, others: list[str]) -> tuple[str
     if equals:
         name = board.best(equals, answer.options)
         by = _text(board, MODEL, name)
-        return "same", name, f"{who} and {subject_of(name)} do not differ ({by})."
+        do = "do" if _verb(who) == "are" else "does"
+        return "same", name, f"{who} {do} not differ from {subject_of(name)} ({by})."
     name = board.best([CONSTANT, *others], ())
     than = f"{subject_of(name)}, the best baseline," if others else subject_of(name)
     by = _text(board, MODEL, name)
@@ -204,7 +205,7 @@ def _text(board: Scoreboard, one: str, other: str) -> str:
 
 
 def _verb(subject: str) -> str:
-    return "are" if subject.startswith("trees") else "is"
+    return "are" if "trees" in subject else "is"
 
 
 def _why_unknown(

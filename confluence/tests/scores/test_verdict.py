@@ -109,7 +109,7 @@ def test_a_model_and_trees_that_do_not_differ() -> None:
     found = verdict(model=(0.81, 0.0), constant=(0.5, 0.0), history=(0.8, 0.02))
     assert (found.kind, found.baseline) == ("same", "history")
     assert found.text == (
-        "The model and trees on history do not differ (0.0100 [-0.0090, 0.0290] in auroc)."
+        "The model does not differ from trees on history (0.0100 [-0.0090, 0.0290] in auroc)."
     )
 
 
@@ -155,7 +155,7 @@ def test_trees_that_learned_where_the_model_did_not_are_named() -> None:
 def test_an_answer_that_is_mixed_with_trees() -> None:
     given = {"model": (0.8, 0.0), "constant": (0.5, 0.0), "history": (0.9, 0.1)}
     assert verdict(of_model(0.5), **given).text == (
-        "Trees on history are better than the mixed answer by 0.1000 [0.0050, 0.1950] in auroc:"
+        "Trees on history are better than model and trees together by 0.1000 [0.0050, 0.1950] in auroc:"
         " --tree-share 1 uses them alone."
     )
     # With all of the answer they are compared with the others, not with themselves.
