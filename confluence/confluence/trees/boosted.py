@@ -285,7 +285,7 @@ def _can_hold_out(lessons: Lessons, table: _Table, objective: Mapping[str, Any])
     held_out, labels = lessons.held_out, table.labels
     if held_out is None or held_out.sum() < LEAST_HELD_OUT:
         return False
-    least = np.unique(labels).size if "num_class" in objective else 2
+    least = max(2, np.unique(labels).size if "num_class" in objective else 2)
     return bool(np.unique(labels[~held_out]).size >= least)
 
 

@@ -342,8 +342,9 @@ class History:
     @property
     def knows_labels(self) -> bool:
         """Whether the store knows when labels are known, as it must to be asked for them: without
-        that, contexts have no label rows either. A cell task's are cells."""
-        return self.is_cell or self.labels.label_times is not None
+        that, contexts have no label rows either. A cell task's are cells of the row that is asked
+        about, and so the answer to an earlier question about it."""
+        return not self.is_cell and self.labels.label_times is not None
 
     def columns_of(
         self, path: Path, source: Source, unseen: NDArray[np.bool_]
@@ -365,6 +366,7 @@ class History:
             if self._chooses:
                 of_table = f"{source.table}.{column['name']}"
                 may_be = column["stype"] in VALUE_STYPES and of_table not in never
+                may_be &= column.get("known_at") != "never"  # not to a question without a time
                 if not may_be or (of_table in self.withheld and not unseen.any()):
                     continue
                 if name not in self.columns and self._left[is_own] <= 0:

@@ -37,6 +37,7 @@ SAMPLE_BATCH = 256  # most sequences per batch of the sampler
 MOST_PLACES = 1 << 25  # rows times columns of a batch
 MAX_PARENT_CELLS = 1_000  # of the rows at the ends of all ways
 MAX_HOPS = 2
+ROW_AGE = "row age"  # a feature of its own
 NO_ROW = 65_535  # in `parents`: the context has no such row, or an earlier key has it
 NULL_TARGET_PADDING = 8 | 16 | 32  # bits of `cells`
 
@@ -69,8 +70,11 @@ def find_ways(metadata: Mapping[str, Any], table: int, most: int = MAX_PARENT_CE
             break
         entry = metadata["tables"][way.table]
         names = [one["name"] for one in metadata["tables"]]
+        joined = ["+".join(key["columns"]) for key in entry["foreign_keys"]]
         for slot, key in enumerate(entry["foreign_keys"]):
-            name = f"{entry['name']}.{'+'.join(key['columns'])}"
+            name = f"{entry['name']}.{joined[slot]}"
+            if joined.count(joined[slot]) > 1:  # one key of two tables
+                name += f" in {key['references']['table']}"
             found.append(
                 Way(
                     name=f"{way.name} > {name}" if way.name else name, before=number, slot=slot,
@@ -140,6 +144,7 @@ class OwnColumns:
             is_time = np.array([column["stype"] == "timestamp" for column in columns], bool)
             parts.append(np.where(visible[number], as_ages(values, times, is_time), np.nan))
             own = [f"{way.name} > {c['name']}" if way.name else c["name"] for c in columns]
+            own = [f"{name} (column)" if name == ROW_AGE else name for name in own]
             names += own
             categories |= {
                 name: tuple((column.get("stats") or {}).get("categories") or ())
@@ -149,7 +154,7 @@ class OwnColumns:
         return Features(
             index=questions.index,
             values=np.column_stack([*parts, np.where(age >= 0, age, np.nan)]),
-            names=(*names, "row age"),
+            names=(*names, ROW_AGE),
             categories=categories,
         )
 

@@ -52,6 +52,7 @@ from confluence.trees.own_columns import OwnColumns
 from confluence.trees.time_lists import ALWAYS, Ints, Moments, Questions
 
 FRESH, OLD, UNTIMED = "fresh", "old", "untimed"  # kinds of questions, by what they see
+MOST_AT_ONCE = 16_384  # questions whose features stand in memory
 HELD_OUT = 0.2  # of the train seeds, by which the number of trees is chosen
 
 
@@ -221,11 +222,13 @@ class AskedTrees:
             trees = self._trees_for(str(kind))
             if trees is None:
                 continue
-            part = kinds == kind
-            found = self._alike(trees, at_places(asked, part))
-            values[part] = found.values
-            if found.shares is not None:
-                shares[part] = found.shares
+            places = np.flatnonzero(kinds == kind)
+            for first in range(0, places.size, MOST_AT_ONCE):
+                part = places[first : first + MOST_AT_ONCE]
+                found = self._alike(trees, at_places(asked, part))
+                values[part] = found.values
+                if found.shares is not None:
+                    shares[part] = found.shares
         return TreeAnswers(values, shares if self._task.categories else None)
 
     def _trees_for(self, kind: str) -> Boosted | None:
@@ -245,7 +248,7 @@ class AskedTrees:
         features = self._own_columns.features(asked)
         if self._trees.columns is not None:
             features = joined(features, history_features(self._history, asked))
-        found = trees.answers(recoded(features, self._trees.categories))
+        found = trees.answers(recoded(features, self._trees.categories, trees.names))
         if found.shares is not None and self._trees.classes != self._task.categories:
             found = _reclassed(found.shares, self._trees.classes, self._task.categories)
         if self._tells_from_question and trees is not self._trees.fitted.get(UNTIMED):
@@ -262,10 +265,22 @@ class AskedTrees:
         return np.minimum(np.minimum(obs_times, until_of(self._cfg)), ends)
 
 
-def recoded(features: Features, kept: Mapping[str, tuple[str, ...]]) -> Features:
+def recoded(
+    features: Features, kept: Mapping[str, tuple[str, ...]], shown: tuple[str, ...]
+) -> Features:
     """Features whose categories have the numbers that they had when trees were fitted; NaN for one
-    that was not there then. A store that was rebuilt may number them otherwise."""
+    that was not there then, and for a feature that was a number and is a category, or the reverse.
+    A store that was rebuilt may have them otherwise.
+
+    Args:
+        kept: the categories of when trees were fitted, by feature.
+        shown: the features that trees are shown.
+    """
     values = features.values
+    changed = {name for name in shown if (name in kept) != (name in features.categories)}
+    if places := [place for place, name in enumerate(features.names) if name in changed]:
+        values = values.copy()
+        values[:, places] = np.nan
     for name, texts in features.categories.items():
         if name in kept and kept[name] != texts:
             place = features.names.index(name)

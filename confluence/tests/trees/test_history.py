@@ -586,3 +586,82 @@ def test_rows_that_point_at_a_parent_of_a_parent_are_history(tmp_path: Path) -> 
     path = paths["rentals.copy > copies.film > copies.film"]
     seen_copies = path.lists.counts(path.owners, moments.limits)
     assert seen_copies.tolist() == [0, 2]  # film 2 has two copies
+
+
+# ---- what no question may see
+
+
+def names_and_values(store: Path, task_name: str = "t") -> dict[str, Any]:
+    """Every history feature of every seed of a task, by name."""
+    task, labels = labelled(store, preset("tiny"), task_name)
+    seeds = seeds_of(labels, np.arange(labels.splits.size), 2**63 - 1, inclusive=task.inclusive)
+    with headwater.Store(store) as opened:
+        found = history_features(History(opened, task, labels), seeds)
+    return dict(zip(found.names, found.values.T, strict=True))
+
+
+def test_a_column_that_is_never_known_is_no_feature_without_a_time(tmp_path: Path) -> None:
+    key, number = {"stype": "identifier"}, {"stype": "numerical"}
+    source = write_sqlite(tmp_path / "a.sqlite", {
+        "owners": ("id INTEGER PRIMARY KEY, answer REAL", [(k, k % 3) for k in range(20)]),
+        "pets": (
+            "id INTEGER PRIMARY KEY, owner INT, weight REAL, secret REAL",
+            [(k, k, 1.0 + k, 100.0 + k) for k in range(20)],
+        ),
+    })  # fmt: skip
+    pets = {
+        "id": key, "owner": {**key, "foreign_key": "owners.id"}, "weight": number,
+        "secret": {**number, "known_at": "never"},
+    }  # fmt: skip
+    owners = {"id": key, "answer": {"stype": "ignored"}}
+    task = {
+        "query": "SELECT id, answer FROM owners", "anchor_table": "owners", "kind": "derived",
+        "target_column": "answer", "target_stype": "numerical",
+    }  # fmt: skip
+    metadata = {
+        "tables": {
+            "owners": {"primary_key": "id", "columns": owners},
+            "pets": {"primary_key": "id", "columns": pets},
+        },
+        "tasks": {"t": task},
+    }
+    headwater.build(source, tmp_path / "store", metadata=metadata)
+    found = names_and_values(tmp_path / "store")
+    assert found["pets.owner: weight last"][:3] == pytest.approx([1.0, 2.0, 3.0])
+    assert not any("secret" in name for name in found)
+
+
+def test_an_earlier_question_about_a_row_does_not_tell_its_cell(tmp_path: Path) -> None:
+    """The label of a cell task is the cell, which a later question about the row would read."""
+    days = ((200, "train"), (300, "train"), (400, "val"))
+    at = {
+        day: str(np.datetime64(day * DAY, "us")).replace("T", " ") for day in (100, 200, 300, 400)
+    }
+    source = write_sqlite(tmp_path / "a.sqlite", {
+        "orders": (
+            "id INTEGER PRIMARY KEY, made TIMESTAMP, amount REAL",
+            [(k, at[100], float(k * k % 31)) for k in range(30)],
+        ),
+        "asked": (
+            "id INT, at TIMESTAMP, split TEXT",
+            [(k, at[day], split) for k in range(30) for day, split in days],
+        ),
+    })  # fmt: skip
+    orders = {
+        "id": {"stype": "identifier"}, "made": {"stype": "timestamp"},
+        "amount": {"stype": "numerical"},
+    }  # fmt: skip
+    task = {
+        "query": 'SELECT orders.id AS id, asked."at" AS obs_time, amount, split FROM asked'
+        " JOIN orders ON orders.id = asked.id::BIGINT",
+        "anchor_table": "orders", "target_column": "amount", "target_stype": "numerical",
+        "observation_time_column": "obs_time", "split_column": "split",
+    }  # fmt: skip
+    ignored = {name: {"stype": "ignored"} for name in ("id", "at", "split")}
+    tables = {
+        "orders": {"primary_key": "id", "temporal_column": "made", "columns": orders},
+        "asked": {"graph": False, "columns": ignored},
+    }
+    metadata = {"tables": tables, "tasks": {"t": task}}
+    headwater.build(source, tmp_path / "store", metadata=metadata)
+    assert not any(name.startswith("labels: ") for name in names_and_values(tmp_path / "store"))

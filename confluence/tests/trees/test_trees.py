@@ -25,6 +25,9 @@ from confluence.trees.boosted import (
     sample_size,
     with_rounds,
 )
+from confluence.trees.features import joined
+from confluence.trees.own_columns import find_ways
+from confluence.trees.task_trees import recoded
 
 
 def synthetic(count: int, seed: int) -> tuple[Features, Any]:
@@ -152,3 +155,59 @@ def test_a_sample_keeps_the_features_that_gain_and_all_seeds_their_number() -> N
     assert sample_size(MANY, 2) == MANY == sample_size(10 * MANY, 2)
     assert sample_size(5_000, 15) == FEW
     assert sample_size(900, 15) == 900
+
+
+def test_a_sample_of_one_class_chooses_nothing() -> None:
+    """A class of one among thousands: no sample of the others can be held against it."""
+    features, _ = synthetic(400, 1)
+    lessons = Lessons(
+        features=features, targets=np.zeros(400), stype=SemanticType.CATEGORICAL, metric="mae",
+        classes=2, held_out=np.arange(400) >= 300,
+    )  # fmt: skip
+    chosen = choose(lessons, is_sample=True)
+    targets = np.zeros(400)
+    targets[7] = 1.0
+    trees = fit(dataclasses.replace(lessons, targets=targets), chosen)
+    shares = trees.answers(features).shares
+    assert shares is not None and shares.shape == (400, 2)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+
+
+def test_two_features_of_one_name_are_told_apart() -> None:
+    """Trees find their features by name when they are asked."""
+    index = np.arange(2)
+    own = Features(
+        index=index, values=np.array([[1.0, 2.0], [3.0, 4.0]]), names=("x", "day of the year"),
+        categories={"day of the year": ("a", "b")},
+    )  # fmt: skip
+    history = Features(
+        index=index, values=np.array([[5.0], [6.0]]), names=("day of the year",), categories={}
+    )
+    found = joined(own, history)
+    assert found.names == ("x", "day of the year (column)", "day of the year")
+    assert found.categories == {"day of the year (column)": ("a", "b")}
+    assert found.values.tolist() == [[1.0, 2.0, 5.0], [3.0, 4.0, 6.0]]
+
+
+def test_a_key_of_two_tables_is_two_ways() -> None:
+    columns = [{"name": name, "stype": "numerical"} for name in ("k", "size", "size")]
+
+    def table(name: str, place: int, *references: str) -> dict[str, Any]:
+        keys = [{"columns": ["k"], "references": {"table": other}} for other in references]
+        return {"name": name, "column_range": [place, place + 1], "foreign_keys": keys}
+
+    metadata = {
+        "columns": columns, "tables": [table("ev", 0, "a", "b"), table("a", 1), table("b", 2)]
+    }  # fmt: skip
+    ways = find_ways(metadata, 0).kept
+    assert [way.name for way in ways] == ["", "ev.k in a", "ev.k in b"]
+
+
+def test_a_column_of_another_type_than_before_is_missing() -> None:
+    """A number was a category when trees were fitted, and a category a number."""
+    features = Features(
+        index=np.arange(1), values=np.array([[1.0, 0.0, 7.0]]), names=("a", "b", "c"),
+        categories={"b": ("x", "y")},
+    )  # fmt: skip
+    found = recoded(features, {"a": ("x",)}, ("a", "b", "c")).values
+    assert np.isnan(found).tolist() == [[True, True, False]]
