@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from confluence.answers.kept_trees import TreeShare
 from confluence.cli.arguments import setting_parsers
 from confluence.data.tasks import SPLITS
 from confluence.report.tables import aligned
@@ -25,7 +26,6 @@ from confluence.runs.ask import Queries
 from confluence.runs.ask import ask as ask_run
 from confluence.runs.ensemble import Ensemble
 from confluence.scores.scoring import Terms, evaluate
-from confluence.trees.kept_trees import TreeShare
 from confluence.watch.log import read_summary
 from suite_sources import UNUSED, label_tables, open_source
 

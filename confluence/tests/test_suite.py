@@ -13,7 +13,7 @@ import headwater
 import numpy as np
 import pytest
 
-from confluence.trees.kept_trees import TreeShare
+from confluence.answers.kept_trees import TreeShare
 
 SUITE = Path(__file__).resolve().parents[2] / "suite"
 DATA = SUITE.parents[1] / "shared" / "data"

@@ -92,7 +92,7 @@ class Saved:
 def make_record(
     cfg: Config, places: Sequence[TaskPlace], metadata: Mapping[str, Mapping[str, Any]],
     pretraining: Mapping[str, Any] | None = None, out: Path | None = None,
-    repeats: Sequence[Any] = (), pack: str | None = None,
+    repeats: Sequence[Any] = (), pack: str | None = None, trees: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """What a checkpoint says about itself.
 
@@ -104,6 +104,7 @@ def make_record(
         repeats: of each store how many batches were made before training and are repeated, in how
             many epochs; None: no batch comes twice.
         pack: where these batches are, if a pack has them.
+        trees: whether boosted trees are fitted after the training.
     """
     text = next(iter(metadata.values()))["text"]
     return {
@@ -125,6 +126,7 @@ def make_record(
         "pretraining": pretraining,
         "repeats": list(repeats) if any(repeats) else None,
         "pack": pack,
+        "trees": trees,
     }
 
 

@@ -6,7 +6,7 @@
                                                  -trees-0.5 if that share was asked for
     probe-<task>-<split>-rolling.json            ... of any task of the run's stores
     predictions-<split or "keys">.csv
-    trees.json.gz                                (`trees/kept_trees.py`)
+    trees.json.gz                                (`answers/kept_trees.py`)
 
 The name of an evaluation or a probe has everything in which two of one run differ: the split, the
 regime and its time, the averaged runs, a share of trees that was asked for, and the checkpoint if
@@ -24,14 +24,14 @@ from typing import Any
 
 from headwater.shared import check_output, read_text, time_us
 
+from confluence.answers.kept_trees import FILE as TREES
+from confluence.answers.kept_trees import is_kept
 from confluence.answers.prediction_files import is_predictions
 from confluence.answers.several_runs import mark
 from confluence.data.tasks import SPLITS
 from confluence.folder.checkpoint import saved_steps
 from confluence.folder.files import read_json, write_whole
 from confluence.scores.scoring import time_name
-from confluence.trees.kept_trees import FILE as TREES
-from confluence.trees.kept_trees import is_kept
 from confluence.watch.log import FILE, to_json
 from confluence.watch.log_events import first_event
 

@@ -157,6 +157,8 @@ def _notes(result: Result) -> list[str]:
         lines.append("  " + describe_runs(result["runs"]))
     if "trees" in result:
         lines.append(f"  {describe_trees(result['trees'])}")
+    if (result.get("calibration") or {}).get("kind"):
+        lines.append(f"  {describe_calibration(result['calibration'])}")
     left_out = max((b.get("left_out", 0) for b in result["baselines"].values()), default=0)
     if left_out:
         lines.append(f"  {describe_left_out(left_out)}")
@@ -192,6 +194,17 @@ def reason_for_share(chosen: Mapping[str, Any]) -> str:
         return str(chosen["reason"])
     found = ", ".join(f"{metric_text(value)} with {share:g}" for share, value in chosen["by_share"])
     return f"{chosen['metric']} on val is {found}"
+
+
+def describe_calibration(calibration: Mapping[str, Any]) -> str:
+    """The map of probabilities, and what it brings, in a line."""
+    scores = calibration.get("brier", calibration)
+    title = {"platt": "Platt's method", "isotonic": "isotonic regression"}.get(
+        calibration["kind"], "one temperature for all categories"
+    )
+    before, after = (metric_text(scores[name]) for name in ("before", "after"))
+    of_val = "" if "brier" in calibration else " on parts of val that were held out"
+    return f"probabilities are calibrated by {title}: Brier score {after}, {before} before{of_val}"
 
 
 def describe_left_out(count: int) -> str:

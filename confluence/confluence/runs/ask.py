@@ -1,8 +1,8 @@
 """Asks a run about seeds, or several runs that answer together.
 
     one pass over the seeds by each run
-        ──► heads' outputs ──► their average, maybe with trees' ──► Predictions, of all seeds on
-                                                                    every rank
+        ──► heads' outputs ──► their average, maybe with trees' ──► the run's map of probabilities
+        ──► Predictions, of all seeds on every rank
 
 Where this process has joined others (`parallel.Joined`) they share the work: each asks about the
 seeds that the sampler deals to it, in batches as large as those of one process, and gets the
@@ -18,6 +18,7 @@ from typing import Any
 
 import headwater
 
+from confluence.answers.calibration import Calibrated, Calibration
 from confluence.answers.read_out import OutputSource, predict
 from confluence.answers.several_runs import RunOutputs, SeveralRuns
 from confluence.answers.with_trees import Apart, WithTrees
@@ -69,6 +70,8 @@ class Answered:
     made: dict[str, Any]  # runs, trees
     trees: TreeAnswers | None = None  # those of the trees, seeds ascending; None: not asked
     apart: Apart | None = None  # in the order of the predictions; None: trees were not asked
+    calibration: Calibration | None = None  # the map of the answers; None: it is not the run's
+    before: Output | None = None  # outputs before that map, in the order of the predictions
 
 
 class OfAllRanks:
@@ -103,8 +106,9 @@ def ask(
     group = current()
     runs, others = (run, *ensemble.others), ensemble.others
     share, kept = ensemble.share_of_trees(run, place), run.trees.get(place.title)
+    calibration = ensemble.calibration(run, place)
     # Answers are a few numbers each; heads' outputs, which are averaged, have all categories.
-    apart = group.size > 1 and not others and share == 0
+    apart = group.size > 1 and not others and share == 0 and calibration is None
     with contextlib.ExitStack() as stack:
         store = stores[place.store]
         sampler = stack.enter_context(open_sampler(store, cfg, place.name, **group.share()))
@@ -117,7 +121,7 @@ def ask(
             }
         )  # fmt: skip
         target, labels = read_place(sampler, place)
-        source, trees = _model(cfg, sampler, target, apart=apart), None
+        source, trees, mapped = _model(cfg, sampler, target, apart=apart), None, None
         if others:
             passes = _passes_of_others(ensemble, ensemble.places(run, place), queries, cfg, stores)
             source = SeveralRuns(source, target, stack.enter_context(contextlib.closing(passes)))
@@ -125,6 +129,8 @@ def ask(
             own_columns = stack.enter_context(OwnColumns(store, cfg, target))
             asked = AskedTrees(own_columns, labels, kept.trees)
             source = trees = WithTrees(source, asked, target, share, split=queries.split)
+        if calibration is not None:
+            source = mapped = Calibrated(source, calibration)
         batches = queries.batches(sampler)
         found = predict(
             source, run.params, group.watched(batches) if apart else iter(batches), target
@@ -140,7 +146,8 @@ def ask(
     return Answered(
         predictions=found, target=target, labels=labels, made=made,
         trees=None if trees is None else trees.answers,
-        apart=None if trees is None else trees.apart,
+        apart=None if trees is None else trees.apart, calibration=calibration,
+        before=None if mapped is None else mapped.joined(),
     )  # fmt: skip
 
 

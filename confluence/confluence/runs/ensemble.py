@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from confluence.answers.calibration import Calibration
 from confluence.answers.several_runs import mark, same_place
 from confluence.answers.with_trees import check_share
 from confluence.data.stores import TaskPlace
@@ -43,6 +44,14 @@ class Ensemble:
                 f" '{place.title}': `confluence train` with --resume fits them"
             )
         return share
+
+    def calibration(self, run: SavedRun, place: TaskPlace) -> Calibration | None:
+        """The map of the answers to a task: that of the run, if it answers alone and its trees have
+        the share that it chose."""
+        kept = run.trees.get(place.title)
+        if kept is None or self.others or self.share_of_trees(run, place) != kept.chosen.share:
+            return None
+        return kept.calibration
 
     def places(self, run: SavedRun, place: TaskPlace) -> list[TaskPlace]:
         """Where each of the others has a task of the run; raises if they cannot answer together."""

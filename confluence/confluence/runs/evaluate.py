@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import headwater
 import numpy as np
 
+from confluence.answers.calibration import at_rows, brier
 from confluence.answers.read_out import read_answers
 from confluence.answers.with_trees import Apart
 from confluence.data.stores import Seeds
@@ -98,9 +99,11 @@ def scoring(
         terms = Terms(split, cfg.metric, cfg.visible_until, wanted.resamples)
         result = evaluate(
             answered.predictions, labels, target, terms, more=more,
-            has_history=visible_history(store, cfg, target, labels, split), answer=of_model(share),
+            has_history=visible_history(store, cfg, target, labels, split),
+            answer=of_model(share, has_trees=place.title in run.trees),
         )  # fmt: skip
-        return {**result, **answered.made, "task": place.title, "step": run.step}
+        made = {**answered.made, **_of_map(answered)}
+        return {**result, **made, "task": place.title, "step": run.step}
 
     return Scoring(run.out, run.results(wanted.task), stores, score)
 
@@ -111,6 +114,27 @@ def _of_model_alone(apart: Apart, answered: Answered, share: float) -> dict[str,
     seeds = answered.predictions.seed_index.astype(np.int64)
     values[seeds], _ = read_answers(apart.model, answered.target)
     return {"model": f"the model, which has {1 - share:g} of each answer", "values": values}
+
+
+def _of_map(answered: Answered) -> dict[str, Any]:
+    """The map of probabilities, with the Brier score of the labelled seeds before and after it;
+    nothing if the answers have no map."""
+    calibration, before = answered.calibration, answered.before
+    if calibration is None or before is None:
+        return {}
+    seeds = answered.predictions.seed_index.astype(np.int64)
+    scored = answered.labels.is_known[seeds]
+    targets = answered.labels.targets[seeds[scored]]
+    scores = [
+        brier(output, targets, answered.target.stype)
+        for output in (at_rows(before, scored), at_rows(calibration.applied(before), scored))
+    ]
+    means = [float(score.mean()) for score in scores if score is not None and score.size]
+    if not means:
+        return {}
+    found = {"kind": calibration.kind, "reason": calibration.reason}
+    val = {"before": calibration.before, "after": calibration.after}
+    return {"calibration": {**found, "brier": dict(zip(val, means, strict=True)), "val": val}}
 
 
 def _check_has_no_task(run: SavedRun, wanted: Examination) -> None:

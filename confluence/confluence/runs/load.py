@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from confluence.answers.kept_trees import FILE as TREES
 from confluence.config import kept_config
 from confluence.data.verification import verified_stores
 from confluence.folder import checkpoint
@@ -52,4 +53,11 @@ def load(
         out=folder, places=places, config=cfg, step=step, params=params,
         stores=tuple(paths), seeds=checkpoint.read_seeds(record),
     )  # fmt: skip
-    return dataclasses.replace(run, trees=kept_trees(run))
+    trees = kept_trees(run)
+    if record.get("trees") and (missing := [t for t in run.titles if t not in trees]):
+        warnings.warn(
+            f"the run in '{folder}' has no {TREES} for {', '.join(missing)}, so the model answers"
+            " alone: `confluence train` with --resume fits the trees",
+            stacklevel=2,
+        )
+    return dataclasses.replace(run, trees=trees)

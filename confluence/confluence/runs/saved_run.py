@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 from headwater.shared import CELL_BYTES, counted, html_line, html_table, short, short_lines
 
+from confluence.answers.kept_trees import KeptTrees
 from confluence.config import Config
 from confluence.data.stores import Seeds, TaskPlace
 from confluence.data.tasks import SPLITS, TaskError
 from confluence.model.transformer import Params
 from confluence.report.evaluation import Evaluation
 from confluence.report.evaluation_files import read_results, task_folder
-from confluence.trees.kept_trees import KeptTrees
 
 TASKS_SHOWN = 20  # tasks with a line each, when a run is printed
 

@@ -26,7 +26,7 @@ from confluence.packs.walk import kept_in_memory, repeats_of
 from confluence.ranks.group import current
 from confluence.runs.run import Run
 from confluence.runs.run_folder import check_choice, prepare
-from confluence.runs.tree_share import with_trees
+from confluence.runs.tree_share import kept_trees, with_trees
 from confluence.training.session import Session
 from confluence.trees.label_row_check import check_label_rows
 from confluence.watch.trackers import check_installed
@@ -135,15 +135,17 @@ def train_with(
         )
         if current().is_first:
             check_label_rows(stores, cfg)
-        run = learn(out, cfg, stores, places, overwrite=overwrite, resume=resume)
+        trees = lessons.trees and (lessons.pack is None or bool(lessons.paths))
+        run = learn(out, cfg, stores, places, overwrite=overwrite, resume=resume, trees=trees)
         opened = {store.path: store.sampler.store for store in stores}
+    kept = dataclasses.replace(run, trees=kept_trees(run))
     if not lessons.trees:
-        return run
+        return kept
     if lessons.pack is not None:
         if not lessons.paths:
             if current().is_first:
                 say("no boosted trees: a pack has no rows to fit them on, give its store too")
-            return run
+            return kept
         opened = verified_stores(lessons.paths, lessons.verify)
     return with_trees(run, opened)
 
@@ -198,11 +200,13 @@ def _check_store_of_pack(paths: Sequence[str], pack: Path) -> None:
 def learn(
     folder: Path, cfg: Config, stores: tuple[OpenStore, ...], places: tuple[TaskPlace, ...], *,
     overwrite: bool, resume: bool, pretraining: Mapping[str, Any] | None = None,
+    trees: bool = False,
 ) -> Run:  # fmt: skip
     """Train in a folder from stores that are open, alone or with the ranks that were joined.
 
     Args:
         pretraining: of a run without tasks, "seeds" and "weights" of the stores in their order.
+        trees: whether trees are to be fitted on the run's tasks afterwards.
     """
     attention_path(cfg)  # raises if there is none, before anything is removed
     check_budget(cfg, stores)
@@ -211,7 +215,7 @@ def learn(
     made = stores[0].made
     record = checkpoint.make_record(
         cfg, places, {s.path: s.metadata for s in stores}, pretraining, folder,
-        repeats_of(stores, cfg), None if made is None else made.about["path"],
+        repeats_of(stores, cfg), None if made is None else made.about["path"], trees,
     )  # fmt: skip
     known = [entry["fingerprint"] for entry in record["stores"]]
     group.check_same(

@@ -45,15 +45,20 @@ class Answer:
 OF_PROBE = Answer(title="the probe")
 
 
-def of_model(tree_share: float = 0.0) -> Answer:
-    """A model's answers, or their average with those of the trees on history."""
+def of_model(tree_share: float = 0.0, *, has_trees: bool = True) -> Answer:
+    """A model's answers, or their average with those of the trees on history.
+
+    Args:
+        has_trees: whether the run has trees that could answer.
+    """
     alone = {MODEL_ALONE: "--tree-share 0 uses it alone"}
     if tree_share == 1.0:
         return Answer(title=subject_of(HISTORY), same_as=HISTORY, options=alone)
     if tree_share > 0.0:
         options = {HISTORY: "--tree-share 1 uses them alone", **alone}
         return Answer(title="model and trees together", options=options)
-    return Answer(title="the model", options={HISTORY: "--tree-share 1 uses them"})
+    use = "--tree-share 1 uses them" if has_trees else "`confluence train` with --resume keeps them"
+    return Answer(title="the model", options={HISTORY: use})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

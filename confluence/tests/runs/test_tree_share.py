@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ import pytest
 from small import SMALL, opened, words
 
 import confluence
+from confluence.answers.calibration import NO_MAP, Calibration
+from confluence.answers.kept_trees import FILE, KeptTreesError, read_kept
 from confluence.cli.main import main
 from confluence.data.tasks import US_PER_DAY
 from confluence.report.page import write_page
 from confluence.runs.tree_share import LEAST_LABELS, with_trees
 from confluence.scores.metrics import MEASURES, metric_text, metrics_of
-from confluence.trees.kept_trees import FILE, KeptTreesError, read_kept
 
 MEMBERS = 260
 ASKED = {70: "train", 100: "train", 150: "val", 200: "test"}  # split of each day
@@ -170,7 +172,7 @@ def test_everyone_who_asks_has_one_answer_to_the_bit(
     assert answers != values_of(run.predict(split="test", task=title, tree_share=0))
     # Python, from the folder; keys in place of seeds; the command.
     again = confluence.load(run.out)
-    assert again.trees == run.trees and again.trees[title].digest == run.trees[title].digest
+    assert again.trees == run.trees
     assert values_of(again.predict(split="test", task=title)) == answers
     keys, at = [row["key"] for row in seeds], [row["obs_time"] for row in seeds]
     assert values_of(run.predict(keys=keys, at=at, task=title)) == answers
@@ -244,10 +246,68 @@ def test_a_run_without_trees_answers_alone_until_it_is_resumed(
     assert not (out / FILE).exists()
 
 
+def shares_of(answers: Any) -> np.ndarray:
+    return np.array([row["probability"] for row in answers])
+
+
+def test_probabilities_are_calibrated_with_the_share_that_was_chosen(
+    run: confluence.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A map that halves the logits is put in the place of the run's: whoever asks has it."""
+    kept = run.trees["busy"]
+    half = Calibration(kind="platt", slope=0.5, before=0.2, after=0.1)
+    plain, found = (
+        dataclasses.replace(
+            run, trees={**run.trees, "busy": dataclasses.replace(kept, calibration=calibration)}
+        )
+        for calibration in (NO_MAP, half)
+    )
+    share, asked = kept.chosen.share, {"split": "test", "task": "busy"}
+    before, after = (shares_of(of.predict(**asked)) for of in (plain, found))
+    inner = (before > 1e-5) & (before < 1 - 1e-5)
+    odds = before[inner] / (1 - before[inner])
+    np.testing.assert_allclose(after[inner], np.sqrt(odds) / (1 + np.sqrt(odds)), rtol=1e-5)
+    assert np.array_equal(shares_of(found.predict(**asked, tree_share=share)), after)
+    other = 0.25 if share != 0.25 else 0.5
+    others = (of.predict(**asked, tree_share=other) for of in (plain, found))
+    assert np.array_equal(*map(shares_of, others))  # a map belongs to its share
+    result = found.evaluate("test", task="busy", **PLAIN)
+    scores = result["calibration"]["brier"]
+    with opened(Path(run.place("busy").store))[run.place("busy").store] as store:
+        labels = store.task_seeds("busy")
+    is_test = labels["split"] == 2
+    truth = labels["target"][is_test]
+    order = np.argsort(labels["position"][is_test])
+    assert scores["after"] == pytest.approx(np.mean((after - truth[order]) ** 2), rel=1e-6)
+    assert result["calibration"]["val"] == {"before": 0.2, "after": 0.1}
+    line = "probabilities are calibrated by Platt's method: Brier score"
+    assert line in str(result)
+
+
+def test_a_lost_file_is_missed(run: confluence.Run, tmp_path: Path) -> None:
+    shutil.copytree(run.out, tmp_path / "run")
+    (confluence.load(tmp_path / "run").results("busy") / FILE).unlink()
+    with pytest.warns(UserWarning, match=f"has no {FILE} for busy, so the model answers alone"):
+        found = confluence.load(tmp_path / "run")
+    assert list(found.trees) == ["visits"]
+    said = found.evaluate("val", task="busy")["verdict"]["text"]
+    assert "--tree-share" not in said
+
+
+def test_a_run_that_goes_on_without_trees_has_those_of_its_folder(
+    run: confluence.Run, store: Path
+) -> None:
+    found = confluence.train(
+        store, task=["busy", "visits"], out=run.out, steps=6, resume=True, **SMALL, trees=False
+    )
+    assert found.trees == run.trees
+
+
 def test_a_damaged_file_is_named(run: confluence.Run, tmp_path: Path) -> None:
     whole = (run.results("busy") / FILE).read_bytes()
     assert read_kept(tmp_path) is None
-    for damaged in (b"", b"plain", whole[: len(whole) // 2], gzip.compress(b'{"trees": 3}')):
+    other = gzip.compress(gzip.decompress(whole).replace(b'"share": ', b'"share": 0.'))
+    for damaged in (b"", b"plain", whole[: len(whole) // 2], gzip.compress(b'{"trees": 3}'), other):
         (tmp_path / FILE).write_bytes(damaged)
         with pytest.raises(KeptTreesError, match=f"{FILE}' does not hold the trees of a run"):
             read_kept(tmp_path)

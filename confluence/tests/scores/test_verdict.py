@@ -155,8 +155,8 @@ def test_trees_that_learned_where_the_model_did_not_are_named() -> None:
 def test_an_answer_that_is_mixed_with_trees() -> None:
     given = {"model": (0.8, 0.0), "constant": (0.5, 0.0), "history": (0.9, 0.1)}
     assert verdict(of_model(0.5), **given).text == (
-        "Trees on history are better than model and trees together by 0.1000 [0.0050, 0.1950] in auroc:"
-        " --tree-share 1 uses them alone."
+        "Trees on history are better than model and trees together by 0.1000 [0.0050, 0.1950] in"
+        " auroc: --tree-share 1 uses them alone."
     )
     # With all of the answer they are compared with the others, not with themselves.
     found = verdict(of_model(1.0), **{**given, "history": given["model"]})

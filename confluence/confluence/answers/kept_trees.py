@@ -1,12 +1,12 @@
-"""The trees that a run keeps, with their share of its answers: one file for each task.
+"""The trees that a run keeps, with their share and a map of its answers: one file for each task.
 
-TaskTrees, TreeShare ──► trees.json.gz in the folder of the task's results ──► KeptTrees
+TaskTrees, TreeShare, Calibration ──► trees.json.gz in the folder of the task's results
+                                  ──► KeptTrees
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import gzip
 import hashlib
 import json
@@ -17,6 +17,7 @@ from typing import Any
 
 from headwater.shared import check_output, regular, whole
 
+from confluence.answers.calibration import NO_MAP, Calibration
 from confluence.trees.task_trees import TaskTrees
 
 FILE = "trees.json.gz"
@@ -27,7 +28,7 @@ FAULTS = (
 """What reading a file raises that does not hold the trees of a run."""
 
 
-class KeptTreesError(RuntimeError):
+class KeptTreesError(ValueError):
     """The file of a run's trees cannot be read."""
 
 
@@ -63,16 +64,12 @@ class TreeShare:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KeptTrees:
-    """The trees of a task of a run, and their share."""
+    """The trees of a task of a run, their share, and the map of the answers with that share."""
 
     trees: TaskTrees
     chosen: TreeShare
     step: int  # of the weights with which the share was chosen
-
-    @functools.cached_property
-    def digest(self) -> str:
-        """Tells these trees from others."""
-        return hashlib.sha256(self._text().encode()).hexdigest()
+    calibration: Calibration = NO_MAP
 
     def write(self, folder: Path) -> None:
         """Write the file, which is whole or not there; in a folder that is made if need be."""
@@ -83,12 +80,11 @@ class KeptTrees:
             unfinished.write_bytes(gzip.compress(self._text().encode(), mtime=0))
 
     def _text(self) -> str:
-        return json.dumps(
-            {
-                "kind": KIND, "step": self.step, "chosen": self.chosen.to_dict(),
-                "trees": self.trees.to_dict(),
-            }
-        )  # fmt: skip
+        found = {
+            "kind": KIND, "step": self.step, "chosen": self.chosen.to_dict(),
+            "calibration": self.calibration.to_dict(), "trees": self.trees.to_dict(),
+        }  # fmt: skip
+        return json.dumps({**found, "checksum": _checksum(found)})
 
 
 def read_kept(folder: Path) -> KeptTrees | None:
@@ -98,15 +94,23 @@ def read_kept(folder: Path) -> KeptTrees | None:
         return None
     try:
         found = _read(path)
+        if found.pop("checksum") != _checksum(found):
+            raise ValueError("its checksum does not fit")
         return KeptTrees(
             trees=TaskTrees.from_dict(found["trees"]),
             chosen=TreeShare.from_dict(found["chosen"]), step=int(found["step"]),
+            calibration=Calibration.from_dict(found["calibration"]),
         )  # fmt: skip
     except FAULTS as error:
         raise KeptTreesError(
             f"'{path}' does not hold the trees of a run ({error}): remove it, and `confluence"
             " train` with --resume fits them again"
         ) from error
+
+
+def _checksum(found: Mapping[str, Any]) -> str:
+    """The content of a file in a few bytes: LightGBM ends the process on a text that is cut."""
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
 def is_kept(path: Path) -> bool:

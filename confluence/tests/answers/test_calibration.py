@@ -1,0 +1,133 @@
+"""Maps of probabilities: what they make of answers by hand, and when val keeps one."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from headwater import SemanticType
+
+from confluence.answers.calibration import (
+    ISOTONIC,
+    LEAST_ISOTONIC,
+    LEAST_LABELS,
+    PLATT,
+    TEMPERATURE,
+    Calibration,
+    brier,
+    choose,
+    fit_isotonic,
+    fit_platt,
+    fit_temperature,
+)
+from confluence.data.tasks import Floats
+from confluence.model.outputs import as_output, sigmoid, softmax
+from confluence.model.transformer import Output
+
+BOOLEAN, CATEGORICAL = SemanticType.BOOLEAN, SemanticType.CATEGORICAL
+
+
+def of_logits(logits: Floats) -> Output:
+    nothing = np.zeros(len(logits))
+    return as_output(
+        [nothing, nothing, np.zeros((len(logits), 15)), logits, np.zeros((len(logits), 1))]
+    )
+
+
+def of_shares(logits: Floats) -> Output:
+    nothing = np.zeros(len(logits))
+    return as_output([nothing, nothing, np.zeros((len(logits), 15)), nothing, logits])
+
+
+def drawn(count: int, *, factor: float = 3.0) -> tuple[Output, Floats, np.ndarray]:
+    """Answers whose logits are so many times too large, labels, and times."""
+    rng = np.random.default_rng(1)
+    truth = rng.normal(0.0, 1.0, count)
+    labels = (rng.uniform(size=count) < sigmoid(truth)).astype(np.float64)
+    return of_logits(factor * truth), labels, np.arange(count)
+
+
+def test_brier_by_hand() -> None:
+    of_true = brier(of_logits(np.array([0.0, 0.0])), np.array([1.0, 0.0]), BOOLEAN)
+    assert of_true is not None and of_true.tolist() == [0.25, 0.25]
+    of_class = brier(of_shares(np.log([[0.5, 0.25, 0.25]])), np.array([0.0]), CATEGORICAL)
+    assert of_class == pytest.approx(0.25 + 0.0625 + 0.0625)
+    assert brier(of_logits(np.zeros(2)), np.zeros(2), SemanticType.NUMERICAL) is None
+
+
+def test_platt_finds_the_factor() -> None:
+    output, labels, _ = drawn(20_000)
+    found = fit_platt(output, labels)
+    assert found is not None and found.kind == PLATT
+    assert found.slope == pytest.approx(1 / 3, abs=0.02)
+    assert found.offset == pytest.approx(0.0, abs=0.05)
+
+
+def test_answers_in_the_wrong_order_have_no_map() -> None:
+    output, labels, times = drawn(500, factor=-3.0)
+    assert fit_platt(output, labels) is None
+    assert choose(output, labels, BOOLEAN, times).kind is None
+
+
+def test_isotonic_steps_by_hand() -> None:
+    """Four answers of .2, of which one is true, then .4 and .6, which are in the wrong order."""
+    answers = np.array([0.2, 0.2, 0.2, 0.2, 0.4, 0.6])
+    labels = np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0])
+    found = fit_isotonic(of_logits(np.log(answers / (1 - answers))), labels)
+    assert found is not None and found.kind == ISOTONIC
+    assert np.array(found.points) == pytest.approx(
+        np.array([[0.2, (1 + 0.2) / 5], [0.5, (1 + 0.5) / 3]])
+    )
+    middle = found.shares(np.array([0.35]))
+    assert middle == pytest.approx(0.999 * (0.24 + 0.5) / 2 + 0.001 * 0.35)
+
+
+@pytest.mark.parametrize("fit", [fit_platt, fit_isotonic])
+def test_a_map_keeps_the_order(fit: object) -> None:
+    output, labels, _ = drawn(2_000)
+    found = fit(output, labels)  # type: ignore[operator]
+    before, after = np.asarray(output.boolean), np.asarray(found.applied(output).boolean)
+    assert np.all(np.diff(after[np.argsort(before)]) > 0)
+
+
+def test_one_temperature_for_all_categories() -> None:
+    rng = np.random.default_rng(2)
+    logits = rng.normal(0.0, 1.5, (20_000, 3))
+    chances = np.cumsum(softmax(logits), axis=1)
+    labels = np.sum(rng.uniform(size=(20_000, 1)) > chances, axis=1).astype(np.float64)
+    found = fit_temperature(of_shares(2.0 * logits), labels)
+    assert found is not None and found.kind == TEMPERATURE
+    assert found.slope == pytest.approx(0.5, abs=0.02)
+    after = np.asarray(found.applied(of_shares(2.0 * logits)).categorical)
+    assert np.array_equal(after.argmax(axis=1), logits.argmax(axis=1))
+
+
+def test_val_keeps_a_map_that_helps_and_no_other() -> None:
+    output, labels, times = drawn(5_000)
+    found = choose(output, labels, BOOLEAN, times)
+    assert found.kind in (PLATT, ISOTONIC)
+    assert found.before is not None and found.after is not None
+    assert found.before == pytest.approx(float(np.mean((sigmoid(output.boolean) - labels) ** 2)))
+    assert found.after < found.before - 0.01
+    honest = choose(*drawn(5_000, factor=1.0)[:2], BOOLEAN, times)
+    assert honest.kind is None and honest.before == honest.after
+
+
+def test_few_labels_have_no_isotonic_map_and_fewer_none() -> None:
+    output, labels, times = drawn(LEAST_ISOTONIC - 1)
+    assert choose(output, labels, BOOLEAN, times).kind == PLATT
+    few = choose(*drawn(LEAST_LABELS - 1)[:2], BOOLEAN, times[: LEAST_LABELS - 1])
+    assert few.kind is None and few.reason == "val has 199 labels, too few to calibrate by"
+    same = choose(output, np.ones(labels.size), BOOLEAN, times)
+    assert same.kind is None and same.reason == "all labels of val are equal"
+    number = choose(output, labels, SemanticType.NUMERICAL, times)
+    assert number.reason == "the answers are numbers or times"
+
+
+def test_it_is_the_same_from_json() -> None:
+    for output, labels, times in (drawn(900), drawn(3_000)):
+        found = choose(output, labels, BOOLEAN, times)
+        back = Calibration.from_dict(json.loads(json.dumps(found.to_dict())))
+        assert back == found
+        assert np.array_equal(back.applied(output).boolean, found.applied(output).boolean)
