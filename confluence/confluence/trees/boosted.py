@@ -4,6 +4,9 @@
                                               ──► LightGBM ──► Boosted: texts, which a file can hold
     Boosted, Features of questions            ──► TreeAnswers
 
+A number that is often 0 may be the chance that it is not, times its mean then (a hurdle; Cragg
+1971), if means are asked for.
+
 Trees are small, see a part of the columns and rows each, and several fits of them are averaged; or
 they are larger and see all: few seeds and old data punish these, much to learn the others
 (docs/notebook/rel-f1.md). Which, and how many, is chosen on a part of the train seeds. Same
@@ -35,6 +38,7 @@ MOST_FEATURES = 64  # that a sample keeps, those with the largest gains
 FASTER = 3.0  # the learning rate then, against the usual one
 HALF_LIFE = 0.25  # of the train seeds' span, in which their weight is halved if that is better
 LEAST_FEATURES = 8  # of a tree, where there are so many
+OFTEN = 0.05  # of the numbers are 0, or are not, before a hurdle is tried
 LEAF_SHARE = 25  # of the rows that are learned from, one in so many is enough for a leaf
 MOST_IN_LEAF = 40  # as are so many rows
 SMALL: dict[str, Any] = {
@@ -88,6 +92,10 @@ class Features:
     names: tuple[str, ...]  # [F]
     categories: Mapping[str, tuple[str, ...]]  # of a feature that is one: the text of each number
 
+    def rows(self, rows: NDArray[np.bool_]) -> Features:
+        """Those of some of the questions."""
+        return dataclasses.replace(self, index=self.index[rows], values=self.values[rows])
+
 
 class TreeAnswers(NamedTuple):
     """What trees answer to some questions."""
@@ -110,6 +118,7 @@ class Boosted:
     classes: int  # K of a categorical target, as far as it was known
     shift: float = 0.0  # a number is what trees answer, times scale, and shift
     scale: float = 1.0
+    chance: Boosted | None = None  # of a hurdle: that a number is not 0, by which it is multiplied
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Boosted:
@@ -118,6 +127,8 @@ class Boosted:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in found.items()
         }
+        if plain["chance"] is not None:
+            plain["chance"] = cls.from_dict(plain["chance"])
         return cls(**plain)
 
     @functools.cached_property
@@ -127,6 +138,12 @@ class Boosted:
     def answers(self, features: Features) -> TreeAnswers:
         """An answer to each question. The features are found by name; one that is not there is NaN
         everywhere."""
+        found = self._alone(features)
+        if self.chance is None:
+            return found
+        return found._replace(values=found.values * self.chance.answers(features).values)
+
+    def _alone(self, features: Features) -> TreeAnswers:
         places = {name: place for place, name in enumerate(features.names)}
         values = np.full((features.values.shape[0], len(self.names)), np.nan)
         for own, name in enumerate(self.names):
@@ -186,6 +203,17 @@ class Lessons:
     weights: Floats | None = None
     ages: Floats | None = None
     held_out: NDArray[np.bool_] | None = None
+
+    def rows(self, rows: NDArray[np.bool_]) -> Lessons:
+        """Some of the seeds."""
+
+        def of(array: Any) -> Any:
+            return None if array is None else array[rows]
+
+        return dataclasses.replace(
+            self, features=self.features.rows(rows), targets=self.targets[rows],
+            weights=of(self.weights), ages=of(self.ages), held_out=of(self.held_out),
+        )  # fmt: skip
 
 
 def sample_size(seeds: int, classes: int) -> int:
@@ -256,6 +284,39 @@ def fit(lessons: Lessons, recipe: Recipe) -> Boosted:
     )  # fmt: skip
 
 
+def fit_number(lessons: Lessons, recipe: Recipe) -> Boosted:
+    """Trees on a number, as a hurdle if that answers the seeds that are held out better."""
+    held_out, is_zero = lessons.held_out, lessons.targets == 0
+    may_be = lessons.stype == SemanticType.NUMERICAL and lessons.metric == "rmse"
+    if not may_be or not OFTEN <= is_zero.mean() <= 1 - OFTEN or held_out is None:
+        return fit(lessons, recipe)
+    if min(held_out.sum(), (~is_zero & ~held_out).sum()) < LEAST_HELD_OUT:
+        return fit(lessons, recipe)
+    rest, part = lessons.rows(~held_out), lessons.rows(held_out)
+    recipes = tuple(with_rounds(one, recipe) for one in _hurdle_of(lessons))
+
+    def error(trees: Boosted) -> float:
+        return float(np.mean((trees.answers(part.features).values - part.targets) ** 2))
+
+    if error(_fit_hurdle(rest, recipes)) < error(fit(rest, recipe)):
+        return _fit_hurdle(lessons, recipes)
+    return fit(lessons, recipe)
+
+
+def _hurdle_of(lessons: Lessons) -> tuple[Lessons, Lessons]:
+    """Whether a number is not 0, and the numbers that are not."""
+    is_zero = lessons.targets == 0
+    whether = dataclasses.replace(
+        lessons, targets=(~is_zero).astype(np.float64), stype=SemanticType.BOOLEAN
+    )
+    return whether, lessons.rows(~is_zero)
+
+
+def _fit_hurdle(lessons: Lessons, recipes: tuple[Recipe, ...]) -> Boosted:
+    chance, amount = map(fit, _hurdle_of(lessons), recipes)
+    return dataclasses.replace(amount, chance=chance)
+
+
 def _objective(lessons: Lessons) -> dict[str, Any]:
     """The settings of LightGBM that follow from the targets."""
     size = lessons.targets.size
@@ -313,13 +374,10 @@ class _Table:
 
     def rows(self, rows: NDArray[np.bool_]) -> _Table:
         """Some of the rows."""
-        features = dataclasses.replace(
-            self.features, index=self.features.index[rows], values=self.features.values[rows]
-        )
         ages = None if self.ages is None else self.ages[rows]
         return _Table(
-            features=features, labels=self.labels[rows], weights=self.weights[rows], ages=ages,
-            held_out=None,
+            features=self.features.rows(rows), labels=self.labels[rows],
+            weights=self.weights[rows], ages=ages, held_out=None,
         )  # fmt: skip
 
     def shown(self, names: tuple[str, ...]) -> _Table:

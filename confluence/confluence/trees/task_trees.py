@@ -34,7 +34,7 @@ from confluence.trees.boosted import (
     Recipe,
     TreeAnswers,
     choose,
-    fit,
+    fit_number,
     sample_size,
     with_rounds,
 )
@@ -145,7 +145,7 @@ def fit_trees(
             lessons = lessons_of(seeds, kind)
             # Many seeds that see old data take over what fresh data chose.
             recipe = choose(lessons) if sample is seeds or recipe is None else recipe
-        fitted[kind] = fit(lessons, recipe)
+        fitted[kind] = fit_number(lessons, recipe)
     shown = {name for trees in fitted.values() for name in trees.names}
     return TaskTrees(
         fitted=fitted, columns=None if own_columns_alone else history.columns,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from confluence.trees.boosted import (
     Lessons,
     choose,
     fit,
+    fit_number,
     sample_size,
     with_rounds,
 )
@@ -171,6 +173,44 @@ def test_a_sample_of_one_class_chooses_nothing() -> None:
     shares = trees.answers(features).shares
     assert shares is not None and shares.shape == (400, 2)
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+
+
+def often_zero(count: int, metric: str) -> Lessons:
+    """A number that is 0 unless one column wants it, and large or small by another, with noise."""
+    features, values = synthetic(count, 3)
+    rng = np.random.default_rng(4)
+    known = np.nan_to_num(values)
+    is_zero = rng.uniform(size=count) < 1 / (1 + np.exp(2 * known[:, 0]))
+    amounts = np.exp(known[:, 1] + rng.normal(0, 0.7, count))
+    return Lessons(
+        features=features, targets=np.where(is_zero, 0.0, amounts), stype=SemanticType.NUMERICAL,
+        metric=metric, held_out=np.arange(count) >= 0.8 * count,
+    )  # fmt: skip
+
+
+def test_a_number_that_is_often_zero_may_be_a_hurdle() -> None:
+    lessons = often_zero(3_000, "rmse")
+    recipe = choose(lessons)
+    trees, direct = fit_number(lessons, recipe), fit(lessons, recipe)
+    assert trees.chance is not None and direct.chance is None
+    new = often_zero(3_000, "rmse").features
+    product = trees._alone(new).values * trees.chance.answers(new).values
+    assert np.array_equal(trees.answers(new).values, product)
+    back = Boosted.from_dict(json.loads(json.dumps(dataclasses.asdict(trees))))
+    assert back == trees
+    assert np.array_equal(back.answers(new).values, product)
+
+
+def test_a_hurdle_needs_zeros_and_means_and_to_be_better() -> None:
+    median = often_zero(2_000, "mae")  # the median is 0 or not, and no mean of a product
+    assert fit_number(median, choose(median)).chance is None
+    means = often_zero(2_000, "rmse")
+    none = dataclasses.replace(means, targets=means.targets + 1.0)
+    assert fit_number(none, choose(none)).chance is None
+    is_held_out = np.arange(2_000) >= 1_600
+    by_lot = np.where(is_held_out, 5.0, means.targets)  # where it counts no number is 0
+    wrong = dataclasses.replace(means, targets=by_lot)
+    assert fit_number(wrong, choose(wrong)).chance is None
 
 
 def test_two_features_of_one_name_are_told_apart() -> None:
