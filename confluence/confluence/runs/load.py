@@ -54,7 +54,9 @@ def load(
         stores=tuple(paths), seeds=checkpoint.read_seeds(record),
     )  # fmt: skip
     trees = kept_trees(run)
-    if record.get("trees") and (missing := [t for t in run.titles if t not in trees]):
+    missing = [title for title in run.titles if title not in trees]
+    is_done = checkpoint.saved_steps(folder)[-1:] == [cfg.steps]
+    if is_done and record.get("trees") and missing:
         warnings.warn(
             f"the run in '{folder}' has no {TREES} for {', '.join(missing)}, so the model answers"
             " alone: `confluence train` with --resume fits the trees",

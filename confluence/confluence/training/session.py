@@ -27,6 +27,7 @@ from headwater.shared import say
 
 from confluence.answers.read_out import predict
 from confluence.config import Config
+from confluence.data.reach import describe_unreached
 from confluence.data.stores import (
     Mixture,
     OpenStore,
@@ -60,6 +61,8 @@ from confluence.training.warm_start import start_from
 from confluence.watch.log import Log
 from confluence.watch.trackers import open_trackers
 from confluence.watch.usage import UsageSampler
+
+MOSTLY = 0.5  # of the contexts are cut before a line names what lifts that
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -148,6 +151,7 @@ class Session:
         log.event("start", **place)
         if self.group.is_first:
             self._say_caps(place["batches"])
+            self._say_unreached()
             self._say_repeats()
 
     def _parts(self) -> int:
@@ -173,11 +177,24 @@ class Session:
                 f" {sizes['cells']:,} cells"
                 + (f", and attention by rows {sizes['slots']:,} slots" if "slots" in sizes else "")
             )
+            if sizes["capped_share"] > MOSTLY:
+                say(
+                    f"{title}: most contexts are cut: --sequence-length {2 * cfg.sequence_length}"
+                    f" --max-rows {2 * cfg.max_rows} shows them more, and a step takes up to twice"
+                    " as long"
+                )
         if (parts := self._parts()) > 1:
             say(
                 f"a batch of {cfg.batch_size} contexts is computed in {parts} parts of at most"
                 f" {cfg.cell_budget:,} cells (--cell-budget)"
             )
+
+    def _say_unreached(self) -> None:
+        """Which tables the contexts of each task cannot show."""
+        for store in self.stores:
+            for place in store.places:
+                for line in describe_unreached(store.metadata, place.name, self.config.max_hops):
+                    say(f"{place.title}: {line}")
 
     def _say_repeats(self) -> None:
         for store in self.stores:
