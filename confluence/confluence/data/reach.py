@@ -50,7 +50,7 @@ def describe_unreached(metadata: Mapping[str, Any], task: str, max_hops: int | N
         named = _named(f"{name} ({hops} foreign keys away)" for hops, name in far)
         lines.append(
             f"contexts end before {named}: --max-hops {far[0][0]} goes further, with less room for"
-            " what is near"
+            " rows nearby"
         )
     if apart:
         lines.append(

@@ -35,7 +35,7 @@ def test_sentences() -> None:
     far, apart = describe_unreached(schema(), "churn", 1)
     assert far == (
         "contexts end before agents (2 foreign keys away), offices (3 foreign keys away):"
-        " --max-hops 2 goes further, with less room for what is near"
+        " --max-hops 2 goes further, with less room for rows nearby"
     )
     assert apart == (
         "no foreign key leads to logs, so no context shows that: name its key in the metadata if"

@@ -303,8 +303,25 @@ def test_sizes_of_batches_and_the_share_of_contexts_at_a_cap_are_said(
         assert f"subscribed: {share:.0%} of contexts reach the 32 cells of" in said
         assert f"a batch has {sizes['cells']:,} cells" in said
         assert ("slots" in sizes) == (attention == "rows") == ("attention by rows" in said)
+        assert ("subscribed: most contexts are cut: --sequence-length 64" in said) == (share > 0.5)
     rows = events(tmp_path / "rows", "start")[0]["batches"]["subscribed"]
     assert rows["slots"] % rows["rows"] == 0 and rows["slots"] >= rows["cells"]
+
+
+def test_a_training_names_the_tables_that_it_cannot_show(
+    shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def leave(*arguments: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("confluence.training.session.fit", leave)
+    for hops, is_far in ((0, True), (None, False)):
+        with pytest.raises(KeyboardInterrupt):
+            train(shop_store, tmp_path / str(hops), max_hops=hops)
+        said = capsys.readouterr().err
+        assert ("subscribed: contexts end before " in said) == is_far
+        assert ("--max-hops 1 goes further" in said) == is_far
 
 
 def test_a_small_share_is_not_said_to_be_none_nor_a_large_one_all() -> None:
