@@ -44,7 +44,7 @@ class Calibration:
         points: (answer, probability) of an isotonic map, ascending.
         before, after: the Brier score of val without a map and with it, of parts that it did not
             see; None: not measured.
-        reason: why there is no map, if val was not asked.
+        reason: why answers stay as they are, if val was not asked.
     """
 
     kind: str | None = None
@@ -142,7 +142,7 @@ def choose(
         return Calibration(reason="all labels of val are equal")
     part = _parts(times)
     score = float(before.mean())
-    best = Calibration(before=score, after=score)
+    best, least = Calibration(before=score, after=score), score
     for fit in _fits(stype, targets.size):
         found = _held_out(fit, output, targets, stype, part)
         if found is None:
@@ -150,9 +150,9 @@ def choose(
         gain = before - found
         error = gain.std() / np.sqrt(gain.size)
         after = float(found.mean())
-        is_better = best.after is not None and after < best.after
-        if is_better and gain.mean() > error and (whole := fit(output, targets)) is not None:
-            best = dataclasses.replace(whole, before=score, after=after)
+        is_better = gain.mean() > error and after < least
+        if is_better and (whole := fit(output, targets)) is not None:
+            best, least = dataclasses.replace(whole, before=score, after=after), after
     return best
 
 

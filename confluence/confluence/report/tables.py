@@ -157,7 +157,7 @@ def _notes(result: Result) -> list[str]:
         lines.append("  " + describe_runs(result["runs"]))
     if "trees" in result:
         lines.append(f"  {describe_trees(result['trees'])}")
-    if (result.get("calibration") or {}).get("kind"):
+    if "calibration" in result:
         lines.append(f"  {describe_calibration(result['calibration'])}")
     left_out = max((b.get("left_out", 0) for b in result["baselines"].values()), default=0)
     if left_out:

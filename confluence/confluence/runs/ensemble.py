@@ -47,11 +47,11 @@ class Ensemble:
 
     def calibration(self, run: SavedRun, place: TaskPlace) -> Calibration | None:
         """The map of the answers to a task: that of the run, if it answers alone and its trees have
-        the share that it chose."""
+        the share that it chose; None: they stay as they are."""
         kept = run.trees.get(place.title)
         if kept is None or self.others or self.share_of_trees(run, place) != kept.chosen.share:
             return None
-        return kept.calibration
+        return kept.calibration if kept.calibration.kind is not None else None
 
     def places(self, run: SavedRun, place: TaskPlace) -> list[TaskPlace]:
         """Where each of the others has a task of the run; raises if they cannot answer together."""

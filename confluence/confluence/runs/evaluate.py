@@ -132,7 +132,7 @@ def _of_map(answered: Answered) -> dict[str, Any]:
     means = [float(score.mean()) for score in scores if score is not None and score.size]
     if not means:
         return {}
-    found = {"kind": calibration.kind, "reason": calibration.reason}
+    found = {"kind": calibration.kind}
     val = {"before": calibration.before, "after": calibration.after}
     return {"calibration": {**found, "brier": dict(zip(val, means, strict=True)), "val": val}}
 

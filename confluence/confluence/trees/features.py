@@ -149,11 +149,14 @@ def joined(first: Features, second: Features) -> Features:
     """Two kinds of features of the same questions in the same order. One of the first that is
     called like one of the second has a mark, as trees find their features by name."""
     taken = set(second.names)
-    names = {name: f"{name} (column)" if name in taken else name for name in first.names}
-    own = {names[name]: texts for name, texts in first.categories.items()}
+
+    def marked(name: str) -> str:
+        return f"{name} (column)" if name in taken else name
+
+    own = {marked(name): texts for name, texts in first.categories.items()}
     return Features(
         index=second.index,
         values=np.column_stack([first.values, second.values]),
-        names=(*names.values(), *second.names),
+        names=(*map(marked, first.names), *second.names),
         categories={**own, **second.categories},
     )

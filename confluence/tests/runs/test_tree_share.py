@@ -284,6 +284,14 @@ def test_probabilities_are_calibrated_with_the_share_that_was_chosen(
     assert line in str(result)
 
 
+def test_answers_do_not_depend_on_how_many_are_asked_at_once(
+    run: confluence.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = values_of(run.predict(split="test", task="visits"))
+    monkeypatch.setattr("confluence.trees.task_trees.MOST_AT_ONCE", 7)
+    assert values_of(run.predict(split="test", task="visits")) == whole
+
+
 def test_a_lost_file_is_missed(run: confluence.Run, tmp_path: Path) -> None:
     shutil.copytree(run.out, tmp_path / "run")
     (confluence.load(tmp_path / "run").results("busy") / FILE).unlink()
