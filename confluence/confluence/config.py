@@ -67,7 +67,12 @@ class Config:
         " probability p0",
     )
 
-    steps: int = _training(1800, "optimizer steps", "[1, inf]")
+    steps: int | None = _training(
+        1800,
+        "optimizer steps; None: as many as the seeds and their contexts are worth, about two"
+        " minutes on two cores",
+        "[1, inf]",
+    )
     batch_size: int = _training(32, "B, contexts per step, over all devices", "[1, inf]")
     learning_rate: float = _training(3e-4, "peak, for everything that AdamW trains", "[0, inf]")
     muon_learning_rate: float = _training(
@@ -89,8 +94,11 @@ class Config:
         None, "folder of a run whose weights this one starts with, by name"
     )
     train_on_val: bool = _training(False, "train has the seeds of val too: a last fit before test")
-    eval_every: int = _training(
-        0, "steps between evaluations on val during training; 0: never", "[0, inf]"
+    eval_every: int | None = _training(
+        None,
+        "steps between evaluations on val during training; 0: never; None: ten on a sample of val,"
+        " and the training ends if they get no better",
+        "[0, inf]",
     )
     log_to: tuple[str, ...] = _training(
         (), "where the log goes too", words=("tensorboard", "wandb", "mlflow", "otel")
@@ -193,7 +201,7 @@ class Config:
         return [
             (self.heads > 0 and self.width % self.heads != 0, "width must be a multiple of heads"),
             (abs(sum(self.split_ratios) - 1) > 1e-6, "split_ratios must sum to 1"),
-            (self.train_on_val and self.eval_every > 0, "eval_every needs train_on_val off"),
+            (self.train_on_val and bool(self.eval_every), "eval_every needs train_on_val off"),
             (
                 self.prebatch is None and self.prebatch_epochs != Config.prebatch_epochs,
                 "prebatch_epochs needs prebatch 'memory'",
@@ -254,9 +262,15 @@ class Config:
         return 32 * math.ceil(math.ceil(8 * self.width / 3) / 32)
 
     @property
+    def step_count(self) -> int:
+        """`steps`, once they are known (`data/planned_steps.py`)."""
+        assert self.steps is not None
+        return self.steps
+
+    @property
     def warmup(self) -> int:
         """Steps of linear warm-up: a twentieth of all, at most 2,000."""
-        return min(2000, self.steps // 20)
+        return min(2000, self.step_count // 20)
 
     def replace(self, **overrides: Any) -> Self:
         """A copy with some settings changed; an unknown name is an error."""
@@ -317,7 +331,7 @@ def small() -> Config:
     """For a first answer: `confluence run ... --preset small`; about 2 minutes on two CPU cores."""
     return Config(
         width=64, heads=4, layers=2, sequence_length=128, max_rows=32, child_width=8, batch_size=32,
-        steps=600,
+        steps=None,
     )  # fmt: skip
 
 

@@ -354,7 +354,9 @@ def _add_opened_run(command: argparse.ArgumentParser, *, task: str, several: boo
     )
     command.add_argument("--task", help=task)
     command.add_argument(
-        "--checkpoint", type=_which, default="last", help="last (default), best on val, or a step"
+        "--checkpoint",
+        type=_which,
+        help="last, best on val, or a step; default: best if val was scored, else last",
     )
 
 

@@ -190,8 +190,9 @@ def _train_together(options: argparse.Namespace, train: Callable[[], Run], cfg: 
 
         summary = read_summary(run.out)
         tasks = {"tasks": run.titles} if run.titles else {}
-        result = {"out": str(run.out), **tasks, "steps": run.config.steps, "summary": summary}
-        done = f"trained {run.config.steps} steps, saved in {run.out}"
+        steps = summary.get("steps", run.config.steps)
+        result = {"out": str(run.out), **tasks, "steps": steps, "summary": summary}
+        done = f"trained {steps} steps, saved in {run.out}"
         return Outcome(result, [done, *describe_summary(summary)])
 
     cfg.check_ranks(options.devices or 1)

@@ -253,9 +253,9 @@ def open_stores(
 def scored_in_training(
     metadata: Mapping[str, Any], name: str, labels: Labels, cfg: Config
 ) -> str | None:
-    """ "val" where the run is scored on it at its steps; an empty one only if it should have seeds,
-    as it is left out where somebody gave none."""
-    if cfg.train_on_val or not 0 < cfg.eval_every <= cfg.steps:
+    """ "val" if somebody asked for its scores; an empty one only if it should have seeds, as it is
+    left out if there are none."""
+    if cfg.train_on_val or not cfg.eval_every or cfg.eval_every > (cfg.steps or math.inf):
         return None
     is_dealt = metadata["tasks"][find_task(metadata, name)]["split"] == "hash"
     is_due = is_dealt and cfg.past is None and cfg.split_ratios[VAL] > 0

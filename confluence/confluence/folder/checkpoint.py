@@ -2,8 +2,8 @@
 
     params/     what is evaluated
     training/   optimizer state, step, and the loss of every step so far
-    record      configuration, stores, tasks, embedder, where the samplers stand, score, a checksum
-                of every array above and one of the record itself
+    record      configuration, stores, tasks, embedder, where the samplers stand, score, whether the
+                training is done, a checksum of every array above and one of the record itself
 
 A run that goes on from a checkpoint gives the losses that it would have given without the stop, bit
 for bit on one machine. Random keys need no place here: they are made from the seed and the step.
@@ -192,16 +192,19 @@ def saved_steps(out: Path) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 
 
-def find_step(out: Path, which: str | int = "last") -> int:
-    """The step of the "last" checkpoint of a run, of the "best" by its score, or the given one."""
+def find_step(out: Path, which: str | int | None = None) -> int:
+    """The step of the "last" checkpoint of a run, of the "best" by its score, or the given one;
+    None: of the best, or if none has a score of the last."""
     steps = saved_steps(out)
     if not steps:
         hint = "" if out.is_dir() else ": there is no such folder"
         raise CheckpointError(f"no checkpoint in '{out}'{hint}")
     if which == "last":
         return steps[-1]
-    if which == "best":
+    if which in ("best", None):
         best = _best(list(_read_scores(out, steps)))
+        if best is None and which is None:
+            return steps[-1]
         if best is None:
             raise CheckpointError(
                 f"no checkpoint in '{out}' has a score: train with eval_every, or take the last one"
@@ -234,6 +237,26 @@ def newest_whole(out: Path) -> int | None:
             f"{'; '.join(damaged)}: no checkpoint of the run is whole, start again with --overwrite"
         )
     return None
+
+
+def is_finished(record: Mapping[str, Any]) -> bool:
+    """Whether the checkpoint of a record is the end of its training."""
+    return bool(record.get("finished", record["step"] == record["config"]["steps"]))
+
+
+def is_done(out: Path) -> bool:
+    """Whether the last checkpoint of a run is the end of its training, by its record alone."""
+    steps = saved_steps(out)
+    try:
+        return bool(steps) and is_finished(load_record(out, steps[-1]))
+    except UnreadableCheckpointError:
+        return False
+
+
+def kept_steps(out: Path) -> int | None:
+    """How many steps the run in a folder is to take; None if no checkpoint can be read."""
+    step = newest_whole(out)
+    return None if step is None else int(load_record(out, step)["config"]["steps"])
 
 
 def set_aside(out: Path, step: int) -> None:
@@ -308,6 +331,10 @@ class Keeper:
         """Whether no checkpoint here has a score as good."""
         scores = [c.score.goodness for c in self._saved if c.score is not None]
         return not scores or score.goodness > max(scores)
+
+    def best_step(self) -> int | None:
+        """The step with the best score; None if none has one."""
+        return _best(self._saved)
 
     def save(
         self, step: int, parts: Mapping[str, Mapping[str, Any]], record: Mapping[str, Any],
@@ -409,7 +436,7 @@ def _read_record(out: Path, step: int) -> dict[str, Any]:
 
 
 def load_record(out: Path, step: int | None = None) -> dict[str, Any]:
-    """The record of a run's checkpoint; by default of the last."""
+    """The record of a run's checkpoint; by default of the one that answers (`find_step`)."""
     record = _read_record(out, find_step(out) if step is None else step)
     del record["arrays"]
     return record
@@ -574,6 +601,7 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
         f"{name} was {before[name]!r} and is {after[name]!r}"
         for name in before
         if name not in FREE_SETTINGS and before[name] != after[name]
+        if name != "steps" or after[name] is not None  # those of the run
     ]
     return found
 

@@ -24,6 +24,7 @@ import jax
 from headwater.shared import machine_bytes, say
 
 from confluence.config import MEMORY_FRACTION, Config, ConfigError, kept_config
+from confluence.data.planned_steps import with_steps
 from confluence.data.stores import (
     OpenStore,
     category_limit,
@@ -224,6 +225,7 @@ def step_peak(settings: Mapping[str, Any], store: str, task: str) -> dict[str, A
         limit = category_limit(stores)
         tables = device_tables(opened.sampler, limit)
         width = int(opened.metadata["text"]["dim"])
+        cfg = with_steps(cfg, stores)
         runner = StepRunner(
             cfg, [Constants(tables, opened.scales(cfg))], text_width=width, category_limit=limit,
             row_shape=row_shape(stores, cfg),

@@ -32,6 +32,7 @@ import headwater
 import jax
 
 from confluence.config import Config, kept_config
+from confluence.data.planned_steps import with_steps
 from confluence.data.stores import (
     OpenStore,
     category_limit,
@@ -202,6 +203,7 @@ class Configuration:
         places = find_places(known, [task])
         (alone,) = stack.enter_context(open_stores(known, places, cfg.replace(num_prefetch=0)))
         (opened,) = stack.enter_context(open_stores(known, places, cfg))
+        cfg = with_steps(cfg, [opened])
         self._cfg, self._task, self._store, self._alone = cfg, task, opened, alone.sampler
         self._count = cfg.batch_size // int(opened.sampler.shape["batch_size"]) * cfg.accumulate
         self.parts = self._count // cfg.accumulate  # perhaps fewer than were asked for
@@ -271,7 +273,7 @@ def _in_memory(store: OpenStore, cfg: Config) -> OpenStore:
     """The store with some of its batches kept in memory; its sampler goes back to where it was."""
     start = store.sampler.state_dict()
     kept = cfg.replace(
-        prebatch="memory", prebatch_epochs=1, steps=min(PACKED_STEPS, cfg.steps)
+        prebatch="memory", prebatch_epochs=1, steps=min(PACKED_STEPS, cfg.step_count)
     )  # fmt: skip
     (found,) = kept_in_memory([store], kept, sharing=1, each=lambda: None)
     store.sampler.load_state_dict(start)
@@ -281,7 +283,7 @@ def _in_memory(store: OpenStore, cfg: Config) -> OpenStore:
 def _epoch(store: OpenStore, cfg: Config) -> dict[str, Any]:
     """How many batches a run takes, how many of them it would keep in memory, and their bytes."""
     order = order_of(store.sampler, cfg, cfg.prebatch_epochs)
-    needed = cfg.steps * cfg.accumulate
+    needed = cfg.step_count * cfg.accumulate
     kept = min(order.count, needed)
     return {
         "kept_batches": kept, "needed_batches": needed,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from confluence.config import Config, ConfigError
 from confluence.config import preset as preset_config
+from confluence.data.planned_steps import with_steps
 from confluence.data.progress import Progress
 from confluence.data.stores import OpenStore, find_places, open_stores
 from confluence.data.verification import verified_stores
@@ -120,6 +121,7 @@ def _write(
     """Write all files of a pack; returns how much it is."""
     writer = PackWriter(work, out)
     with opened(0) as (store,):
+        cfg = with_steps(cfg, [store], tell=True)
         order, tables = order_of(store.sampler, cfg, epochs), _tables(store)
         writer.total = _estimate(store, order, tables, ranks, out)
         about = {**_about(store, cfg), "ranks": ranks, "ends": order.ends}

@@ -28,7 +28,7 @@ CGROUP = Path("/sys/fs/cgroup")
 def order_of(sampler: Any, cfg: Config, epochs: int | None) -> Order:
     """The order of batches of so many epochs of train; None: of as many batches as the run takes,
     in the epochs that they begin."""
-    seeds, needed = sampler.num_seeds("train"), cfg.steps * cfg.accumulate
+    seeds, needed = sampler.num_seeds("train"), cfg.step_count * cfg.accumulate
     count = epochs_of(needed, seeds, cfg.batch_size) if epochs is None else epochs
     ends = epoch_ends(seeds, cfg.batch_size, cfg.accumulate, count)
     if epochs is None:
@@ -76,7 +76,7 @@ def kept_in_memory(
 def repeats_of(stores: Sequence[OpenStore], cfg: Config) -> list[dict[str, int] | None]:
     """Of each store how many batches are made before training and repeated, in how many epochs;
     None: the run takes no batch twice. It decides what a run learns."""
-    total, needed = sum(store.weight for store in stores), cfg.steps * cfg.accumulate
+    total, needed = sum(store.weight for store in stores), cfg.step_count * cfg.accumulate
     found: list[dict[str, int] | None] = []
     for store in stores:
         order = None if store.made is None else store.made.order

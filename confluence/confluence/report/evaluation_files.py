@@ -1,7 +1,7 @@
 """Files of results in a run's folder: their names, and which exist.
 
     evaluation-<split>-rolling.json
-    evaluation-<split>-frozen-<time>.json        ... -step-400 if not the last step,
+    evaluation-<split>-frozen-<time>.json        ... -step-400 if other weights answered,
                                                  -3-runs-<which> if runs answered together,
                                                  -trees-0.5 if that share was asked for
     probe-<task>-<split>-rolling.json            ... of any task of the run's stores
@@ -10,9 +10,9 @@
 
 The name of an evaluation or a probe has everything in which two of one run differ: the split, the
 regime and its time, the averaged runs, a share of trees that was asked for, and the checkpoint if
-it was not the last. So none replaces another; only the same evaluation again replaces its file.
-Only the last predictions stay. If a run has several tasks, the files of each are in a folder of its
-own.
+it was chosen (`find_step`). So none replaces another; only the same evaluation again replaces its
+file. Only the last predictions stay. If a run has several tasks, the files of each are in a folder
+of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from confluence.answers.kept_trees import is_kept
 from confluence.answers.prediction_files import is_predictions
 from confluence.answers.several_runs import mark
 from confluence.data.tasks import SPLITS
-from confluence.folder.checkpoint import saved_steps
+from confluence.folder.checkpoint import find_step, saved_steps
 from confluence.folder.files import read_json, write_whole
 from confluence.scores.scoring import time_name
 from confluence.watch.log import FILE, to_json
@@ -43,12 +43,12 @@ RESULTS = (EVALUATIONS, PROBES, *PREDICTIONS, TREES)  # what a run has beside lo
 Result = dict[str, Any]
 
 
-def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
+def file_stem(kind: str, result: Mapping[str, Any], *, usual_step: int) -> str:
     """The name of a result's file without ".json".
 
     Args:
         kind: what it begins with.
-        last_step: of the run's last checkpoint; results of another say their step.
+        usual_step: of the weights that answer by default; results of others have their step.
     """
     parts = [kind, str(result["split"])]
     if "regime" in result:
@@ -59,7 +59,7 @@ def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
         parts.append(mark([(Path(run["out"]), run["step"]) for run in result["runs"]]))
     if "chosen" not in result.get("trees", {"chosen": None}):
         parts.append(f"trees-{result['trees']['share']}")
-    if result["step"] != last_step:
+    if result["step"] != usual_step:
         parts.append(f"step-{result['step']}")
     return "-".join(parts)
 
@@ -67,8 +67,8 @@ def file_stem(kind: str, result: Mapping[str, Any], *, last_step: int) -> str:
 def write_result(out: Path, folder: Path, kind: str, result: Result) -> Path:
     """Write a result of the run in `out` to its file in `folder`, which is `out` or below it.
     FileExistsError if the file exists and is not a result."""
-    last_step = (saved_steps(out) or [result["step"]])[-1]
-    path = folder / f"{file_stem(kind, result, last_step=last_step)}.json"
+    usual_step = find_step(out) if saved_steps(out) else result["step"]
+    path = folder / f"{file_stem(kind, result, usual_step=usual_step)}.json"
     check_output(path, "the name of the result", is_own=is_result, what="a result of a run")
     folder.mkdir(exist_ok=True)
     write_whole(path, to_json(result) + "\n")

@@ -18,14 +18,15 @@ from confluence.runs.tree_share import kept_trees
 
 def load(
     out: str | Path, *, store: str | Path | Sequence[str | Path] | None = None,
-    which: str | int = "last", verify: str = "once",
+    which: str | int | None = None, verify: str = "once",
 ) -> Run:  # fmt: skip
     """Open a run.
 
     Args:
         store: another place of its store, or a rebuilt one; of its stores, in their order.
-        which: the "last" checkpoint, the "best" on val, or that of a step. The best of several on a
-            small val looks better there than it is.
+        which: the "last" checkpoint, the "best" on val, or that of a step; None: the best if val
+            was scored, else the last. The best of several on a small val looks better there than it
+            is.
         verify: whether stores are read to their last byte before, as in `train`.
     """
     folder = Path(out)
@@ -41,9 +42,11 @@ def load(
     paths = paths or checkpoint.store_paths(folder, record)
     places = checkpoint.read_places(record, paths)
     cfg = kept_config(record["config"])
-    if which == "last" and step < cfg.steps:
+    is_done = checkpoint.is_done(folder)
+    if which in (None, "last") and not is_done:
+        last = checkpoint.saved_steps(folder)[-1]
         warnings.warn(
-            f"the run in '{folder}' is at step {step} of {cfg.steps}; --resume finishes it",
+            f"the run in '{folder}' is at step {last} of {cfg.steps}; --resume finishes it",
             stacklevel=2,
         )
     opened = verified_stores(paths, verify)
@@ -55,7 +58,6 @@ def load(
     )  # fmt: skip
     trees = kept_trees(run)
     missing = [title for title in run.titles if title not in trees]
-    is_done = checkpoint.saved_steps(folder)[-1:] == [cfg.steps]
     if is_done and record.get("trees") and missing:
         warnings.warn(
             f"the run in '{folder}' has no {TREES} for {', '.join(missing)}, so the model answers"

@@ -359,7 +359,7 @@ def train_or_load(
             if not overwrite:
                 _check_same(out, record, wanted)
             done = None if checkpoint.differences(record, wanted) else step
-        if done == cfg.steps:
+        if done is not None and checkpoint.is_finished(record):
             run = load(out, store=list(opened), verify="header")
             say(f"the model in {out} is trained already")
             return with_trees(run, opened) if trees else run
@@ -369,9 +369,9 @@ def train_or_load(
         say(f"{error}: it is replaced")
         done = None
     if done is not None:
-        say(f"resuming the training on {task} after step {done} of {cfg.steps}")
+        say(f"resuming the training on {task} after step {done} of {record['config']['steps']}")
         return train_with(cfg, lessons, out, resume=True)
-    say(f"training on {task}: {cfg.steps} steps of {cfg.batch_size * cfg.accumulate} contexts")
+    say(f"training on {task}")
     return train_with(cfg, lessons, out, overwrite=overwrite)
 
 

@@ -62,7 +62,7 @@ class SavedRun:
     def _headline(self, most: int) -> str:
         parameters = sum(int(np.prod(value.shape)) for value in self.params.values())
         return (
-            f"Run '{short(self.out, most)}': step {self.step:,} of {self.config.steps:,},"
+            f"Run '{short(self.out, most)}': step {self.step:,} of {self.config.step_count:,},"
             f" {counted(parameters, 'parameter')}"
         )
 

@@ -13,6 +13,7 @@ from headwater.shared import say
 
 from confluence.config import AUTO, MEMORY_FRACTION, Config
 from confluence.config import preset as preset_config
+from confluence.data.planned_steps import with_steps
 from confluence.data.stores import OpenStore, TaskPlace, find_places, open_stores
 from confluence.data.tasks import TaskError
 from confluence.data.verification import verified_stores
@@ -212,6 +213,11 @@ def learn(
     check_budget(cfg, stores)
     group = current()
     group.check_can_train()
+    if cfg.steps is None:
+        kept = checkpoint.kept_steps(folder) if resume and group.is_first else None
+        if kept is None:
+            kept = with_steps(cfg, stores, tell=group.is_first).steps
+        cfg = cfg.replace(steps=group.tell(kept))
     made = stores[0].made
     record = checkpoint.make_record(
         cfg, places, {s.path: s.metadata for s in stores}, pretraining, folder,
@@ -225,21 +231,22 @@ def learn(
         }
     )  # fmt: skip
     with contextlib.ExitStack() as until_done:
-        done = None
+        done, is_done = None, False
         if group.is_first:
-            if resume and checkpoint.saved_steps(folder)[-1:] == [cfg.steps]:
+            if resume and checkpoint.is_done(folder):
                 done = checkpoint.newest_whole(folder)
-            if done != cfg.steps:  # there is something to do
+                is_done = done == checkpoint.saved_steps(folder)[-1]
+            if not is_done:
                 until_done.enter_context(held(folder))
                 done = checkpoint.newest_whole(folder) if resume else None
             prepare(folder, record, done, overwrite=overwrite)
-        done = group.tell(done)
-        if done != cfg.steps:
+        done, is_done = group.tell((done, is_done))
+        if not is_done:
             stores = kept_in_memory(stores, cfg, sharing=group.local_size, each=group.still)
         session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)
-        state = session.train(done) if done != cfg.steps else session.open(done)
+        weights = session.open() if is_done else session.train(done)
     return Run(
-        out=folder, places=places, config=cfg, step=cfg.steps, params=state.params,
+        out=folder, places=places, config=cfg, step=weights.step, params=weights.params,
         stores=tuple(store.path for store in stores),
         seeds=checkpoint.read_seeds(record),
     )  # fmt: skip

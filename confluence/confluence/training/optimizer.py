@@ -28,7 +28,7 @@ def learning_rate_share(step: Array | int, cfg: Config) -> Array:
     """Share of the peak: linear warm-up, then a cosine down to `final_learning_rate`."""
     step = jnp.asarray(step, jnp.float32)
     warm = (step + 1.0) / max(1, cfg.warmup)
-    progress = jnp.clip((step - cfg.warmup) / max(1, cfg.steps - cfg.warmup), 0.0, 1.0)
+    progress = jnp.clip((step - cfg.warmup) / max(1, cfg.step_count - cfg.warmup), 0.0, 1.0)
     floor = cfg.final_learning_rate
     cosine = floor + (1.0 - floor) * 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
     return jnp.where(step < cfg.warmup, jnp.minimum(warm, 1.0), cosine)

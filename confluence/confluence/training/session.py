@@ -4,10 +4,11 @@
 
 Everything a run does beside stepping happens here, at steps that the configuration names: lines of
 the log, evaluation on val, checkpoints. A state is saved after it was evaluated, so that a run that
-goes on evaluates at the same steps as one that was never stopped.
+goes on evaluates at the same steps as one that was never stopped. The weights with the best score
+answer, the last ones if there is no score.
 
 Where several ranks train, each has a session. They step and evaluate together; rank 0 alone reads
-and writes the folder, and tells the others what they need of it.
+and writes the folder, and sends the others what they need of it.
 """
 
 from __future__ import annotations
@@ -16,16 +17,14 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from headwater import SemanticType
 from headwater.shared import say
 
-from confluence.answers.read_out import predict
 from confluence.config import Config
 from confluence.data.reach import describe_unreached
 from confluence.data.stores import (
@@ -36,20 +35,18 @@ from confluence.data.stores import (
     first_biases,
     row_shape,
 )
-from confluence.data.tasks import US_PER_DAY, VAL, Alive, Task, device_tables, parts_of
+from confluence.data.tasks import device_tables, parts_of
 from confluence.folder import checkpoint
-from confluence.folder.checkpoint import Keeper, Score
+from confluence.folder.checkpoint import Keeper
 from confluence.model.patterns import attention_path
+from confluence.model.transformer import Params
 from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.stop import StopRequest, TrainingStopped
 from confluence.report.page import write_page
-from confluence.scores.metrics import main_metric
-from confluence.scores.scoring import Terms, evaluate
-from confluence.training.masked_cell_score import HeldOut, evaluate_held_out
+from confluence.training.guard import evaluation_steps, is_guarded, is_over
 from confluence.training.step import (
     Constants,
     Feed,
-    Predictor,
     StepRunner,
     TrainState,
     first_state,
@@ -57,12 +54,20 @@ from confluence.training.step import (
     memory_explained,
 )
 from confluence.training.step_counter import RankLog
+from confluence.training.val_scores import ValScores
 from confluence.training.warm_start import start_from
 from confluence.watch.log import Log
 from confluence.watch.trackers import open_trackers
 from confluence.watch.usage import UsageSampler
 
 MOSTLY = 0.5  # of the contexts are cut before a line names what lifts that
+
+
+class Weights(NamedTuple):
+    """What answers, and after how many steps it did so."""
+
+    step: int
+    params: Params
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,9 +85,8 @@ class Session:
         """The train batches of all stores."""
         return Mixture(self.stores)
 
-    def train(self, resume_step: int | None) -> TrainState:
+    def train(self, resume_step: int | None) -> Weights:
         """Train up to the last step, from a checkpoint's step if given, and save."""
-        cfg = self.config
         width = int(self.record["embedder"]["dim"])
         if self.group.is_first:
             self._say_plan(resume_step or 0)
@@ -92,37 +96,49 @@ class Session:
                 self._begin(log, resume_step)
                 agreed = AgreedStop(self.group, stop)
                 try:
-                    state = self._fit(state, width, log, agreed)
+                    weights = self._fit(state, width, log, agreed)
                 except KeyboardInterrupt:
                     raise KeyboardInterrupt(self._what_is_left(log)) from None
                 agreed.adopt()
                 done = len(log.losses)
-                if done < cfg.steps:
+                if weights is None:
                     log.event("stop", step=done, by=stop.name(), **log.summary())
         finally:
             if self.group.is_first:
                 with contextlib.suppress(OSError):  # no log yet, or no room: a page can wait
                     write_page(self.out)
-        if done < cfg.steps:
+        if weights is None:
             raise TrainingStopped(
-                f"stopped by {stop.name()} after step {done} of {cfg.steps} and saved in"
+                f"stopped by {stop.name()} after step {done} of {self.config.steps} and saved in"
                 f" '{self.out}': the same command resumes from there"
                 " (`train` and `pretrain`: with --resume)",
                 stop.signal_number or 0,
             )
-        return self.group.local(state)
+        return weights
 
-    def open(self, step: int) -> TrainState:
-        """The state of a run that is done."""
-        state, _ = self._first_state(int(self.record["embedder"]["dim"]), step)
-        return self.group.local(state)
+    def open(self) -> Weights:
+        """The weights of a run that is done."""
+        shapes: Any = checkpoint.weight_shapes(self.record)
+        return self._answering(shapes)
+
+    def _answering(self, shapes: Params) -> Weights:
+        """The best weights in the folder, or the last, by rank 0's word.
+
+        Args:
+            shapes: of the weights, or others of that shape.
+        """
+        step = self.group.tell(checkpoint.find_step(self.out) if self.group.is_first else None)
+        params = shapes
+        if self.group.is_first:
+            params = checkpoint.load_weights(self.out, checkpoint.load_record(self.out, step))
+        return Weights(step, self.group.local(self.group.broadcast(params)))
 
     def _log(self, losses: list[float], resume_step: int | None) -> Log | RankLog:
         if not self.group.is_first:
             return RankLog(steps_done=len(losses))
         cfg = self.config
         log = Log(
-            self.out, steps=cfg.steps, every=cfg.log_every, losses=losses,
+            self.out, steps=cfg.step_count, every=cfg.log_every, losses=losses,
             contexts_per_step=cfg.batch_size * cfg.accumulate,
             read_stats=self.stores[0].train_batches.stats,
             trackers=open_trackers(cfg.log_to, self.out, resume_step=resume_step),
@@ -161,7 +177,8 @@ class Session:
     def _say_plan(self, done: int) -> None:
         """Print the plan before compiling, which takes long and prints nothing else."""
         cfg = self.config
-        steps = f"{cfg.steps:,} steps" if done == 0 else f"steps {done + 1:,} to {cfg.steps:,}"
+        last = f"{cfg.step_count:,}"
+        steps = f"{last} steps" if done == 0 else f"steps {done + 1:,} to {last}"
         say(
             f"compiling for {jax.devices()[0].device_kind}, then training {steps} of"
             f" {cfg.batch_size * cfg.accumulate:,} contexts in '{self.out}'"
@@ -201,7 +218,7 @@ class Session:
             if store.made is None:
                 continue
             share = store.weight / sum(other.weight for other in self.stores)
-            if shortage := store.made.shortage(self.config.steps, share):
+            if shortage := store.made.shortage(self.config.step_count, share):
                 say(shortage)
 
     def _batch_sizes(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -245,7 +262,8 @@ class Session:
 
     def _fit(
         self, state: TrainState, width: int, log: Log | RankLog, stop: AgreedStop
-    ) -> TrainState:
+    ) -> Weights | None:
+        """The weights that answer; None if the training was stopped before it was done."""
         cfg, limit, group = self.config, category_limit(self.stores), self.group
         shape = row_shape(self.stores, cfg)
         tables = [device_tables(store.sampler, limit) for store in self.stores]
@@ -255,102 +273,70 @@ class Session:
             text_width=width, category_limit=limit, row_shape=shape, group=group,
             parts=self._parts(),
         )  # fmt: skip
-        predictors = [Predictor(cfg, t, category_limit=limit, row_shape=shape) for t in tables]
-        held_out = [HeldOut(cfg, t, row_shape=shape) for t in tables]
+        scores = ValScores(cfg, self.stores, tables, group)
         keeper = Keeper(self.out) if group.is_first else None
+        scored, is_done = frozenset(evaluation_steps(cfg)), False
 
-        def on_state(state: TrainState, step: int, position: Any) -> None:
+        def on_state(state: TrainState, step: int, position: Any) -> bool:
             group.beat(f"the state after step {step}")
-            state, score = group.local(state), None
-            if _every(cfg.eval_every, step):
+            nonlocal is_done
+            state, score, is_done = group.local(state), None, step == cfg.step_count
+            if step in scored:
                 with log.observer.span("evaluate", step=step):
-                    if cfg.objective == "masked_cells":
-                        score = self._evaluate_masked(held_out, state, step, log)
-                    else:
-                        score = self._evaluate(predictors, state, step, log)
-            if keeper is None:
-                return
-            is_last = step == cfg.steps or stop.is_made()
-            is_best = score is not None and keeper.is_best(score)
-            if is_last or is_best or _every(cfg.save_every, step):
+                    score = scores.score(state.params, step, log)
+            is_best = keeper is not None and score is not None and keeper.is_best(score)
+            if step in scored and not is_done:
+                best = None if keeper is None else step if is_best else keeper.best_step()
+                is_done = group.tell(is_over(cfg, step, best))
+            if keeper is not None and (
+                is_done or stop.is_made() or is_best or _every(cfg.save_every, step)
+            ):
                 with log.observer.span("save", step=step):
                     state = group.host(state)
                     rest = {"optimizer": state.optimizer, "step": state.step}
                     parts = checkpoint.to_parts(state.params, rest, log.losses)
-                    keeper.save(step, parts, {**self.record, "samplers": position}, score=score)
+                    record = {**self.record, "samplers": position, "finished": is_done}
+                    keeper.save(step, parts, record, score=score)
                 log.event("save", step=step, best=is_best)
+            return is_done
 
         started, days = time.perf_counter(), cfg.half_life_days
-        weights = [] if days is None else [SeedWeights(self.stores, days)]
+        by_age = [] if days is None else [SeedWeights(self.stores, days)]
         feed = Feed(
-            self.mixture.next_batch, self.mixture.state_dict, *weights,
+            self.mixture.next_batch, self.mixture.state_dict, *by_age,
             texts=[own.texts for own in tables], group=group, observer=log.observer,
         )  # fmt: skip
         with memory_explained(cfg):
             state = fit(
                 state, runner, feed,
-                steps=cfg.steps, on_report=log.report, on_state=on_state, should_stop=stop.ask,
-                is_due=lambda step: _every(cfg.eval_every, step) or _every(cfg.save_every, step),
+                steps=cfg.step_count, on_report=log.report, on_state=on_state,
+                should_stop=stop.ask,
+                is_due=lambda step: step in scored or _every(cfg.save_every, step),
             )  # fmt: skip
-        if len(log.losses) == cfg.steps:
-            log.event(
-                "end", steps=cfg.steps, seconds=time.perf_counter() - started,
-                parameters=int(sum(np.prod(value.shape) for value in state.params.values())),
-                **log.summary(),
-            )  # fmt: skip
-        return state
-
-    def _evaluate(
-        self, predictors: Sequence[Predictor], state: TrainState, step: int, log: Log | RankLog
-    ) -> Score | None:
-        """Score the weights on val, each rank its share of the seeds; None where the
-        metric cannot be computed, and on ranks that do not save.
-
-        Several tasks have the mean of their scores, errors of numbers and times in units of the
-        spread of their train labels, so that all count alike.
-        """
-        cfg = self.config
-        scores = []
-        for store, predictor in zip(self.stores, predictors, strict=True):
-            for place, task, labels in zip(store.places, store.tasks, store.labels, strict=True):
-                if not np.any(labels.splits == VAL):
-                    continue
-                alive = Alive()
-                batches = self.group.watched(store.sampler.epoch("val", task=task.name))
-                predictions = predict(predictor, state.params, alive.counted(batches), task)
-                predictions = self.group.joined(predictions)
-                if not self.group.is_first:
-                    continue
-                terms = Terms("val", cfg.metric, cfg.visible_until)
-                result = evaluate(predictions, labels, task, terms)
-                event = {**result, "task": place.title, "alive_share": alive.share()}
-                log.event("evaluate", step=step, **event)
-                scores.append(_score(result, task, cfg.metric))
-        if not scores or None in scores:
+        if not is_done:
             return None
-        known = [score for score in scores if score is not None]
-        if len(known) == 1:
-            return known[0]
-        mean = sum(score.goodness for score in known) / len(known)
-        return Score(f"mean over {len(known)} tasks", mean, mean)
+        log.event(
+            "end", steps=len(log.losses), seconds=time.perf_counter() - started,
+            parameters=int(sum(np.prod(value.shape) for value in state.params.values())),
+            **log.summary(),
+        )  # fmt: skip
+        weights = Weights(len(log.losses), group.local(state.params))
+        if scored:
+            weights = self._answering(weights.params)
+            self._say_best(weights.step, len(log.losses))
+        if is_guarded(cfg):
+            lines = scores.describe_gaps(weights.params)
+            for line in lines if group.is_first else ():
+                say(line)
+        return weights
 
-    def _evaluate_masked(
-        self, held_out: Sequence[HeldOut], state: TrainState, step: int, log: Log | RankLog
-    ) -> Score | None:
-        """The loss of masked cells on val; None where val has no contexts."""
-        alive = Alive()
-
-        def watched(batches: Iterable[Any]) -> Iterator[Any]:
-            return alive.counted(self.group.watched(batches))
-
-        stores = [
-            (store.path, own.sums(state.params, store.sampler, "val", watched=watched))
-            for own, store in zip(held_out, self.stores, strict=True)
-        ]
-        result = evaluate_held_out(stores, "val", self.config.visible_until, self.group.gather)
-        log.event("evaluate", step=step, **result, alive_share=alive.share())
-        loss = result["loss"]
-        return None if loss is None else Score("masked-cell loss", loss, -loss)
+    def _say_best(self, step: int, last: int) -> None:
+        """Which weights answer, unless they are those of the last step that was planned."""
+        steps = self.config.step_count
+        if not self.group.is_first or step == steps:
+            return
+        ended = f"the training ended after step {last:,} of {steps:,}: " if last < steps else ""
+        say(f"{ended}the weights of step {step:,} answer, the best on val")
 
     def _what_is_left(self, log: Log | RankLog) -> str:
         """What to say of a run that was interrupted between checkpoints."""
@@ -369,15 +355,6 @@ def percent(share: float) -> str:
     if 0 < share < 0.01:
         return "under 1%"
     return "over 99%" if 0.99 < share < 1 else f"{share:.0%}"
-
-
-def _score(result: Mapping[str, Any], task: Task, metric: str) -> Score | None:
-    name, sign = main_metric(task.stype, metric)
-    value = result["metrics"][name]
-    if value is None:
-        return None
-    spread = task.std / US_PER_DAY if task.stype == SemanticType.TIMESTAMP else task.std
-    return Score(name, value, value if sign > 0 else -value / spread)
 
 
 def _every(interval: int, step: int) -> bool:

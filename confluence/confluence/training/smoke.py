@@ -243,7 +243,7 @@ def run_smoke(cfg: Config | None = None) -> dict[str, Any]:
     )  # fmt: skip
     state = first_state(cfg, TEXT_WIDTH)
     steps: list[dict[str, float]] = []
-    for step in range(cfg.steps):
+    for step in range(cfg.step_count):
         state, metrics = runner.step(state, Fed(batches[step % len(batches)]))
         steps.append({name: float(value) for name, value in metrics.items()})
     runner.assert_one_compilation()

@@ -363,7 +363,7 @@ def fit(
     steps: int,
     on_report: Callable[[StepReport], None],
     is_due: Callable[[int], bool] = lambda step: False,
-    on_state: Callable[[TrainState, int, Any], None] = lambda state, step, position: None,
+    on_state: Callable[[TrainState, int, Any], bool] = lambda state, step, position: False,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainState:
     """Train up to a number of steps and return the last state.
@@ -373,7 +373,8 @@ def fit(
         on_report: called once per step, one step late.
         is_due: whether the state after a step is wanted. That costs the overlap of one step.
         on_state: called with it, e.g. to evaluate or save, and where the feed stood after the
-            step's batches; also after the last step. It must not keep the state.
+            step's batches; also after the last step. It must not keep the state, and returns
+            whether the step was the last.
         should_stop: asked after each step; then that step is the last.
     """
     reader = _Reader(feed, on_report, accumulate=runner.accumulate)
@@ -394,7 +395,7 @@ def fit(
         if is_last or is_due(step):
             reader.read()
             with feed.observer.left_out():
-                on_state(state, step, position)
+                is_last = on_state(state, step, position) or is_last
             reader.restart()
     runner.assert_one_compilation()
     return state

@@ -38,7 +38,7 @@ def check_start(start: Path, record: Mapping[str, Any], out: Path) -> None:
 
 
 def start_from(state: TrainState, start: Path, cfg: Config, text_width: int) -> TrainState:
-    """A first state with the weights of the last checkpoint in `start`, which `check_start` let
+    """A first state with the weights of `start` that answer, which `check_start` let
     pass.
 
     Taken is what both runs have by name, but not the biases of heads: they start at the base rates

@@ -154,7 +154,7 @@ def test_resume_and_overwrite_exclude_each_other_and_a_checkpoint_is_a_word_or_a
         make_parser().parse_args(["predict", "runs/x", "--split", "val", *more]).checkpoint
         for more in ([], ["--checkpoint", "best"], ["--checkpoint", "40"])
     ]
-    assert found == ["last", "best", 40]
+    assert found == [None, "best", 40]
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
         assert f"[rank {rank}] confluence: stopped by SIGTERM after step {step}" in stopped.stderr
     assert events(out, "start")[0]["ranks"] == 2
     assert [event["step"] for event in events(out, "stop")] == [step]
-    found = checkpoint.load_record(out)
+    found = checkpoint.load_record(out, step)
     of_other = (step + 1) // 3  # batches: it has one task of three
     assert found["samplers"]["counts"] == [step - of_other, of_other]
     shop, other = (s["streams"]["train"]["positions"] for s in found["samplers"]["samplers"])
@@ -232,7 +232,8 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
         for metric in {"auroc", "mae"} & set(alone["metrics"]):
             assert alone["metrics"][metric] == pytest.approx(together["metrics"][metric], abs=0.02)
     assert [event["task"] for event in by_one] == ["shop/churn", "rating", "other/churn"]
-    assert again.step == run.step == STEPS
+    assert {again.step, run.step} <= {4, 8, 12, 16, STEPS}  # the best on val
+    assert checkpoint.saved_steps(out)[-1] == STEPS
 
 
 KILLED = """

@@ -347,7 +347,8 @@ def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: 
     run = confluence.load(out, which="best")
     assert run.step == best
     assert run.evaluate("val")["metrics"]["auroc"] == scores[best]
-    assert confluence.load(out).step == STEPS
+    assert confluence.load(out).step == best
+    assert confluence.load(out, which="last").step == STEPS
 
 
 def test_accumulated_batches_of_a_store_train_like_larger_ones(

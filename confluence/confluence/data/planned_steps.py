@@ -1,0 +1,78 @@
+"""How many steps a training takes if nobody says: by its seeds, and by what a step costs.
+
+    cells of a step ──► its cost by a fixed table ──► steps in SECONDS ┐
+    train seeds ──────────────────────────────────► steps of EPOCHS ───┴─► the fewer of both
+
+The table is of two cores and the same everywhere, so that a run has as many steps on any machine;
+a faster one is done sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from headwater.shared import say
+
+from confluence.config import Config
+from confluence.data.stores import OpenStore
+from confluence.data.tasks import TRAIN
+from confluence.ranks.group import current
+
+SECONDS = 110.0  # of steps
+START_SECONDS = 10.0  # of compiling before them
+EPOCHS = 20  # over the train seeds, at most
+LEAST_STEPS = 100
+STEP_SECONDS = 3e-3  # of a step, whatever it has
+CELL_SECONDS = 20e-6  # of each cell of it, by a model of the preset small
+LAYER_WIDTHS = 2 * 64  # layers times width of that model
+ROUND = 10
+
+
+def with_steps(cfg: Config, stores: Sequence[OpenStore], *, tell: bool = False) -> Config:
+    """The settings with a number of steps; those that have one as they are.
+
+    Args:
+        tell: print the number, and how long that takes.
+    """
+    if cfg.steps is not None:
+        return cfg
+    cells, seeds = _cells_of_step(cfg, stores), _train_seeds(stores)
+    seconds = STEP_SECONDS + CELL_SECONDS * cells * cfg.layers * cfg.width / LAYER_WIDTHS
+    contexts = cfg.batch_size * cfg.accumulate
+    most = min(SECONDS / seconds, EPOCHS * seeds / contexts)
+    steps = max(LEAST_STEPS, ROUND * int(most / ROUND))
+    if tell:
+        say(
+            f"{steps:,} steps (--steps), by {seeds:,} train seeds and {cells:,.0f} cells of a step:"
+            f" about {_time(START_SECONDS + steps * seconds)} on two cores"
+        )
+    return cfg.replace(steps=steps)
+
+
+def _cells_of_step(cfg: Config, stores: Sequence[OpenStore]) -> float:
+    """Cells of a step over all ranks, the mean of the tasks by their weights."""
+    total = sum(store.weight for store in stores)
+    cells = 0.0
+    for store in stores:
+        sampler = store.sampler
+        weights = {place.name: place.weight for place in store.places}
+        sizes = [sampler.flat_shape(name)["cells"] for name in sampler.tasks]
+        mean = np.average(sizes, weights=[weights.get(name, 1.0) for name in sampler.tasks])
+        cells += store.weight / total * float(mean)
+    return cells * current().size * cfg.accumulate
+
+
+def _train_seeds(stores: Sequence[OpenStore]) -> int:
+    """Train seeds that have a label, or of which masked cells are learned."""
+    count = 0
+    for store in stores:
+        for labels in store.labels:
+            count += int(np.sum((labels.splits == TRAIN) & labels.is_labelled))
+        if not store.labels:
+            count += store.sampler.num_seeds("train")
+    return count
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,86 @@
+"""The guard of a training: when val is scored, and whether more steps are worth while.
+
+    steps ──► evaluation_steps ──► scores on val ──► the best weights, which answer
+                                                └──► is_over: none of the last scores is the best
+
+Without `eval_every` a training is scored ten times on a sample of val. From too few steps nothing
+is chosen, nor where val is learned (`train_on_val`), is for a backtest to score, or has no task's
+labels (`pretrain`).
+
+Source: early stopping with a patience (Prechelt, "Early stopping - but when?", 1998).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confluence.config import Config
+from confluence.data.tasks import VAL, Labels, context_count
+
+FIRST = (25, 50, 75, 100)  # steps after which val is scored, and then evenly
+EVALUATIONS = 10
+LEAST_STEPS = 100  # with fewer, no weights are chosen
+SAMPLE = 1_000  # labels of val that a score is of
+PATIENCE = 4  # scores without a better one end a training
+LEAST_SHARE = 0.5  # of its steps that it takes in any case
+UNSCORED = 255  # in place of the split of a seed that is not in the sample
+
+
+def is_guarded(cfg: Config) -> bool:
+    """Whether a training is scored by its own choice of steps, and may end early."""
+    return (
+        cfg.eval_every is None
+        and cfg.step_count >= LEAST_STEPS
+        and cfg.objective == "task"
+        and not cfg.train_on_val
+        and cfg.past is None
+    )
+
+
+def evaluation_steps(cfg: Config) -> tuple[int, ...]:
+    """The steps after which val is scored, ascending."""
+    steps = cfg.step_count
+    if cfg.eval_every:
+        return tuple(range(cfg.eval_every, steps + 1, cfg.eval_every))
+    if not is_guarded(cfg):
+        return ()
+    start = FIRST if steps >= FIRST[0] * EVALUATIONS else ()
+    left = EVALUATIONS - len(start)
+    done = start[-1] if start else 0
+    later = (done + (steps - done) * number // left for number in range(1, left + 1))
+    return (*start, *later)
+
+
+def is_over(cfg: Config, step: int, best: int | None) -> bool:
+    """Whether a training ends after the score of a step.
+
+    Args:
+        best: the step with the best score; None: no score is known.
+    """
+    if not is_guarded(cfg) or best is None or step < LEAST_SHARE * cfg.step_count:
+        return False
+    return sum(best < other <= step for other in evaluation_steps(cfg)) >= PATIENCE
+
+
+def first_labelled(batches: Iterable[Any], labels: Labels, most: int) -> Iterator[Any]:
+    """Batches of a pass, up to the one that has the last of so many labels. Seeds of a pass come in
+    a drawn order, so they are a sample of its split."""
+    count = 0
+    for batch in batches:
+        yield batch
+        seeds = np.asarray(batch.info["seed_index"])[: context_count(batch)].astype(np.int64)
+        count += int(labels.is_known[seeds].sum())
+        if count >= most:
+            return
+
+
+def of_sample(labels: Labels, seeds: NDArray[np.integer]) -> Labels:
+    """The labels, with a val of these seeds alone."""
+    is_left = labels.splits == VAL
+    is_left[seeds.astype(np.int64)] = False
+    return dataclasses.replace(labels, splits=np.where(is_left, UNSCORED, labels.splits))
