@@ -65,9 +65,9 @@ def test_nothing_is_chosen_by_what_is_learned_or_scored_later() -> None:
 
 def test_scores_that_get_no_better_end_a_training() -> None:
     cfg = Config(steps=700)  # scored at 25, 50, 75, 100, 200, ..., 700
-    ends = [step for step in evaluation_steps(cfg) if is_over(cfg, step, 50)]
-    assert ends == [400, 500, 600, 700]  # not in the first half
-    assert [step for step in evaluation_steps(cfg) if is_over(cfg, step, 200)] == [600, 700]
+    assert [step for step in evaluation_steps(cfg) if is_over(cfg, step, 50)] == [500, 600, 700]
+    assert [step for step in evaluation_steps(cfg) if is_over(cfg, step, 100)] == [700]
+    assert not any(is_over(cfg, step, 200) for step in evaluation_steps(cfg))
     assert not any(is_over(cfg, step, None) for step in evaluation_steps(cfg))
     asked = Config(steps=700, eval_every=100)  # somebody else's business
     assert not any(is_over(asked, step, 100) for step in evaluation_steps(asked))
