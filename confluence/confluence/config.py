@@ -26,7 +26,8 @@ from confluence.value_checks import (
     tuple_kind,
 )
 
-AUTO = "auto"  # a `cell_budget` that `train` measures
+AUTO = "auto"  # a `cell_budget` that `train` measures, a `max_hops` that it chooses
+USUAL_HOPS = 2  # if "auto" cannot choose
 MEMORY_FRACTION = 0.9  # of the memory, which a step may take then
 
 
@@ -47,8 +48,11 @@ class Config:
 
     sequence_length: int = _contexts(256, "S, most cells of a context", "[1, 65535]")
     max_rows: int = _contexts(64, "R, most rows of a context", "[1, 65535]")
-    max_hops: int | None = _contexts(
-        2, "hops from the anchor; None: as far as S and R allow", "[0, inf]"
+    max_hops: int | str | None = _contexts(
+        AUTO,
+        "hops from the anchor; None: as far as S and R allow; auto: 1 or 2, by val",
+        "[0, inf]",
+        words=(AUTO,),
     )
     child_width: int = _contexts(12, "w, children drawn per row", "[1, inf]")
     child_order: str = _contexts("recent", "which children", words=("recent", "uniform"))
@@ -262,6 +266,11 @@ class Config:
         return 32 * math.ceil(math.ceil(8 * self.width / 3) / 32)
 
     @property
+    def hop_limit(self) -> int | None:
+        """`max_hops` as a number; 2 until it is chosen (`training/hop_choice.py`)."""
+        return USUAL_HOPS if isinstance(self.max_hops, str) else self.max_hops
+
+    @property
     def step_count(self) -> int:
         """`steps`, once they are known (`data/planned_steps.py`)."""
         assert self.steps is not None
@@ -322,8 +331,8 @@ def kept_config(values: Mapping[str, Any]) -> Config:
 def tiny() -> Config:
     """For tests: `confluence train STORE --task T --preset tiny`; seconds, learns little."""
     return Config(
-        width=32, heads=2, layers=2, sequence_length=64, max_rows=16, child_width=4, batch_size=8,
-        steps=100,
+        width=32, heads=2, layers=2, sequence_length=64, max_rows=16, max_hops=2, child_width=4,
+        batch_size=8, steps=100,
     )  # fmt: skip
 
 
@@ -350,7 +359,7 @@ def laptop() -> Config:
     """For two CPU cores: `confluence train STORE --task T --preset laptop`; about 20 minutes."""
     return Config(
         width=96, heads=6, layers=3, sequence_length=256, max_rows=64, child_width=12,
-        batch_size=32, steps=1800, child_order="recent", identifier_cells="none", max_hops=2,
+        batch_size=32, steps=1800, child_order="recent", identifier_cells="none",
     )  # fmt: skip
 
 

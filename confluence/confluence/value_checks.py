@@ -70,14 +70,16 @@ def problems_of_values(settings: Any) -> Iterator[str]:
         value = getattr(settings, name)
         if value is None:
             continue
-        if about.within is not None and not _is_within(about.within, value):
+        is_text = isinstance(value, str)
+        if about.within is not None and not is_text and not _is_within(about.within, value):
             yield f"{name} is {value}, must be {in_signs(about.within)}"
-        if about.words and not set(value if isinstance(value, tuple) else [value]) <= {
-            *about.words
-        }:
+        is_number = about.within is not None and not is_text
+        given = set(value) if isinstance(value, tuple) else {value}
+        if about.words and not is_number and not given <= {*about.words}:
             some = "some" if isinstance(value, tuple) else "one"
             or_none = " or None" if type(None) in setting_kinds(type(settings))[name] else ""
-            yield f"{name} is {value!r}, expected {some} of {about.words}{or_none}"
+            or_number = "" if about.within is None else "a whole number, or "
+            yield f"{name} is {value!r}, expected {or_number}{some} of {about.words}{or_none}"
 
 
 def _is_within(within: str, value: float) -> bool:

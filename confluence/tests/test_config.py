@@ -38,7 +38,10 @@ def test_values_that_cannot_work_are_all_reported() -> None:
         ({"width": 96.0}, "width is 96.0, expected a whole number"),
         ({"seed": True}, "seed is True, expected a whole number"),
         ({"learning_rate": math.nan}, "learning_rate is nan, expected a number"),
-        ({"max_hops": "2"}, "max_hops is '2', expected a whole number or None"),
+        (
+            {"max_hops": "2"},
+            "max_hops is '2', expected a whole number, or one of ('auto',) or None",
+        ),
         ({"child_counts": 1}, "child_counts is 1, expected true or false"),
         ({"staleness": (0.5,)}, "staleness is (0.5,), expected 2 numbers or None"),
         ({"visible_until": 3}, "visible_until is 3, expected a text or None"),
@@ -80,7 +83,7 @@ def test_the_laptop_preset_is_the_recipe_of_the_model_document() -> None:
     cfg = preset("laptop")
     assert (cfg.sequence_length, cfg.max_rows, cfg.batch_size) == (256, 64, 32)
     assert (cfg.width, cfg.layers, cfg.heads, cfg.feed_forward_width) == (96, 3, 6, 256)
-    assert (cfg.child_order, cfg.identifier_cells, cfg.max_hops) == ("recent", "none", 2)
+    assert (cfg.child_order, cfg.identifier_cells, cfg.max_hops) == ("recent", "none", "auto")
 
 
 def test_every_field_says_what_it_means() -> None:

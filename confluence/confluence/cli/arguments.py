@@ -423,7 +423,7 @@ def _add_ranks(command: argparse.ArgumentParser) -> None:
 def setting_text(field: str, usual: Config) -> str:
     """The help of a setting, with its usual value."""
     about = settings_of(Config)[field]
-    words = f" ({', '.join(about.words)})" if about.words else ""
+    words = f" ({', '.join(about.words)})" if about.words and not about.within else ""
     within = f" ({in_signs(about.within)})" if about.within else ""
     return f"{about.doc}{words}{within} [{typed(getattr(usual, field))}]".replace("%", "%%")
 
@@ -457,10 +457,10 @@ def _count(text: str) -> int:
 def setting_parsers() -> dict[str, Callable[[str], Any]]:
     """How to read each field of Config from the command line."""
     readers = {name: _setting_reader(kinds) for name, kinds in setting_kinds(Config).items()}
-    return {**readers, "cell_budget": _budget_reader(readers["cell_budget"])}
+    return {**readers, **{name: _or_auto(readers[name]) for name in ("cell_budget", "max_hops")}}
 
 
-def _budget_reader(read_number: Callable[[str], Any]) -> Callable[[str], Any]:
+def _or_auto(read_number: Callable[[str], Any]) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         return text if text == AUTO else read_number(text)
 

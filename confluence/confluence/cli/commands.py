@@ -186,11 +186,12 @@ def _train_together(options: argparse.Namespace, train: Callable[[], Run], cfg: 
     """Train on one device, or on several."""
 
     def report(run: Run) -> Outcome:
+        from confluence.folder.checkpoint import saved_steps
         from confluence.watch.log import read_summary
 
         summary = read_summary(run.out)
         tasks = {"tasks": run.titles} if run.titles else {}
-        steps = summary.get("steps", run.config.steps)
+        steps = saved_steps(run.out)[-1]
         result = {"out": str(run.out), **tasks, "steps": steps, "summary": summary}
         done = f"trained {steps} steps, saved in {run.out}"
         return Outcome(result, [done, *describe_summary(summary)])

@@ -16,10 +16,10 @@ from headwater.shared import say
 
 from confluence.config import Config
 from confluence.data.stores import OpenStore
-from confluence.data.tasks import TRAIN
+from confluence.data.tasks import TRAIN, cell_count, context_count
 from confluence.ranks.group import current
 
-SECONDS = 110.0  # of steps
+SECONDS = 75.0  # of steps; with trials of hops, scores and trees about two minutes
 START_SECONDS = 10.0  # of compiling before them
 EPOCHS = 20  # over the train seeds, at most
 LEAST_STEPS = 100
@@ -27,6 +27,7 @@ STEP_SECONDS = 3e-3  # of a step, whatever it has
 CELL_SECONDS = 20e-6  # of each cell of it, by a model of the preset small
 LAYER_WIDTHS = 2 * 64  # layers times width of that model
 ROUND = 10
+SAMPLED = 256  # contexts of each task whose cells are counted
 
 
 def with_steps(cfg: Config, stores: Sequence[OpenStore], *, tell: bool = False) -> Config:
@@ -45,22 +46,44 @@ def with_steps(cfg: Config, stores: Sequence[OpenStore], *, tell: bool = False) 
     if tell:
         say(
             f"{steps:,} steps (--steps), by {seeds:,} train seeds and {cells:,.0f} cells of a step:"
-            f" about {_time(START_SECONDS + steps * seconds)} on two cores"
+            f" about {_time(START_SECONDS + steps * seconds)} of training on two cores"
         )
     return cfg.replace(steps=steps)
 
 
 def _cells_of_step(cfg: Config, stores: Sequence[OpenStore]) -> float:
-    """Cells of a step over all ranks, the mean of the tasks by their weights."""
+    """Cells of a step over all ranks, the mean of the tasks by their weights. Contexts have as many
+    on any number of ranks; batches, which have room for more, do not."""
     total = sum(store.weight for store in stores)
     cells = 0.0
     for store in stores:
-        sampler = store.sampler
-        weights = {place.name: place.weight for place in store.places}
-        sizes = [sampler.flat_shape(name)["cells"] for name in sampler.tasks]
-        mean = np.average(sizes, weights=[weights.get(name, 1.0) for name in sampler.tasks])
-        cells += store.weight / total * float(mean)
-    return cells * current().size * cfg.accumulate
+        share = store.weight / total
+        if not store.places:
+            cells += share * _room(store)
+            continue
+        sizes = [_cells_of_context(store, k) for k in range(len(store.places))]
+        mean = np.average(sizes, weights=[place.weight for place in store.places])
+        cells += share * float(mean) * cfg.batch_size
+    return cells * cfg.accumulate
+
+
+def _cells_of_context(store: OpenStore, k: int) -> float:
+    """The mean of some labelled train seeds of a task, evenly spread."""
+    labels = store.labels[k]
+    seeds = np.flatnonzero((labels.splits == TRAIN) & labels.is_labelled)
+    seeds = seeds[np.linspace(0, seeds.size - 1, min(seeds.size, SAMPLED)).astype(np.int64)]
+    cells = contexts = 0
+    for batch in store.sampler.batches_of(seeds, store.places[k].name):
+        cells += cell_count(batch)
+        contexts += context_count(batch)
+    return cells / max(1, contexts)
+
+
+def _room(store: OpenStore) -> float:
+    """The cells of the batches of all ranks, if masked cells alone are learned."""
+    sampler = store.sampler
+    sizes = [sampler.flat_shape(name)["cells"] for name in sampler.tasks]
+    return float(np.mean(sizes)) * current().size
 
 
 def _train_seeds(stores: Sequence[OpenStore]) -> int:

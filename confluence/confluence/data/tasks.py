@@ -151,7 +151,7 @@ def open_sampler(store: headwater.Store, cfg: Config, *tasks: str, **overrides: 
         "seed": cfg.seed, "split_seed": cfg.split_seed,
         "num_prefetch": cfg.num_prefetch, "default_batch_size": cfg.batch_size,
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
-        "max_rows": cfg.max_rows, "max_hops": cfg.max_hops, "child_order": cfg.child_order,
+        "max_rows": cfg.max_rows, "max_hops": cfg.hop_limit, "child_order": cfg.child_order,
         "identifier_cells": cfg.identifier_cells, "tasks": list(tasks) or None,
         "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": "flat",
         "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,

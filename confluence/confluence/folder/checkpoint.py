@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from confluence.config import Config, kept_config
+from confluence.config import AUTO, Config, kept_config
 from confluence.data.stores import Seeds, TaskPlace
 from confluence.folder.files import build_at
 from confluence.model.transformer import Params, init
@@ -54,8 +54,8 @@ LEFT = re.compile(r"[0-9]+(\.removed|\.orbax-checkpoint-tmp.*)")  # what a kill 
 OWN_ENTRIES = frozenset((*PARTS, "record", "_CHECKPOINT_METADATA", "commit_success.txt"))
 FREE_SETTINGS = frozenset(
     {
-        "num_prefetch", "num_threads", "log_every", "log_to", "eval_every", "save_every",
-        "collective_timeout_s", "prebatch", "prebatch_epochs",
+        "num_prefetch", "num_threads", "log_every", "log_to", "save_every", "collective_timeout_s",
+        "prebatch", "prebatch_epochs",
     }
 )  # fmt: skip
 """Settings that a run may change when it goes on: they do not change what is learned."""
@@ -87,6 +87,10 @@ class Saved:
 
     step: int
     score: Score | None
+
+
+OPEN_SETTINGS = (("steps", None), ("max_hops", AUTO), ("eval_every", None))
+"""Settings that leave it to a run, which keeps what it has when it resumes."""
 
 
 def make_record(
@@ -253,20 +257,42 @@ def is_done(out: Path) -> bool:
         return False
 
 
-def kept_steps(out: Path) -> int | None:
-    """How many steps the run in a folder is to take; None if no checkpoint can be read."""
-    step = newest_whole(out)
-    return None if step is None else int(load_record(out, step)["config"]["steps"])
+def kept_choices(out: Path) -> dict[str, Any]:
+    """The values of `OPEN_SETTINGS` of the run in a folder; empty if no checkpoint there can be
+    read."""
+    for step in reversed(saved_steps(out)):
+        with contextlib.suppress(UnreadableCheckpointError):
+            config = load_record(out, step)["config"]
+            return {name: config[name] for name, _ in OPEN_SETTINGS}
+    return {}
 
 
 def set_aside(out: Path, step: int) -> None:
     """Rename the checkpoints after a step, from which a run did not resume."""
     for later in saved_steps(out):
         if later > step:
-            path = out / FOLDER / f"{later}{DAMAGED}"
-            if is_own(path):  # of an earlier time
-                shutil.rmtree(path)
-            (out / FOLDER / str(later)).rename(path)
+            _rename_damaged(out, later)
+
+
+def _rename_damaged(out: Path, step: int) -> None:
+    path = out / FOLDER / f"{step}{DAMAGED}"
+    if is_own(path):  # of an earlier time
+        shutil.rmtree(path)
+    (out / FOLDER / str(step)).rename(path)
+
+
+def answering_weights(out: Path) -> tuple[int, Params]:
+    """The step and weights of the checkpoint that answers (`find_step`); damaged ones are renamed,
+    with a warning, and another one answers."""
+    while True:
+        step = find_step(out)
+        try:
+            return step, load_weights(out, load_record(out, step))
+        except DamagedCheckpointError as error:
+            if len(saved_steps(out)) == 1:
+                raise
+            warnings.warn(f"{error}: another one answers", stacklevel=2)
+            _rename_damaged(out, step)
 
 
 def _read_scores(out: Path, steps: list[int]) -> Iterator[Saved]:
@@ -336,6 +362,11 @@ class Keeper:
         """The step with the best score; None if none has one."""
         return _best(self._saved)
 
+    def best_score(self) -> Score | None:
+        """The best score; None if there is none."""
+        best = self.best_step()
+        return next((c.score for c in self._saved if c.step == best), None)
+
     def save(
         self, step: int, parts: Mapping[str, Mapping[str, Any]], record: Mapping[str, Any],
         *, score: Score | None = None,
@@ -376,6 +407,20 @@ class Keeper:
             if checkpoint.step != best and checkpoint.step not in last:
                 self._saved.remove(checkpoint)
                 _remove(self._out / FOLDER / str(checkpoint.step))
+
+
+class Scoreboard(Keeper):
+    """Knows the scores of one training, and writes nothing."""
+
+    def __init__(self) -> None:
+        self._saved = []
+
+    def save(
+        self, step: int, parts: Mapping[str, Mapping[str, Any]], record: Mapping[str, Any],
+        *, score: Score | None = None,
+    ) -> None:  # fmt: skip
+        """Take note of the score."""
+        self._saved.append(Saved(step=step, score=score))
 
 
 def _checkpointer() -> Any:
@@ -601,7 +646,7 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
         f"{name} was {before[name]!r} and is {after[name]!r}"
         for name in before
         if name not in FREE_SETTINGS and before[name] != after[name]
-        if name != "steps" or after[name] is not None  # those of the run
+        if (name, after[name]) not in OPEN_SETTINGS
     ]
     return found
 

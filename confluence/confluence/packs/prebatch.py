@@ -68,6 +68,7 @@ def prebatch(
     The other arguments are those of `confluence.train`.
     """
     cfg, folder = preset_config(preset, **overrides), Path(out)
+    cfg = cfg.replace(max_hops=cfg.hop_limit)
     _check(cfg, store, epochs=epochs, ranks=ranks)
     check_outside(folder, [str(store)])
     check_free(folder, overwrite=overwrite)

@@ -90,6 +90,8 @@ def backtest(
         check_share(tree_share)
         tree_share = float(tree_share)
     recipe = preset_config(preset, **overrides)
+    if recipe.eval_every:
+        raise ValueError("a backtest scores val when a fit is done: leave eval_every out")
     names = [task] if isinstance(task, str) else list(task)
     path, folder = str(store), Path(out)
     check_outside(folder, [path])

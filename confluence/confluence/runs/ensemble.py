@@ -46,10 +46,13 @@ class Ensemble:
         return share
 
     def calibration(self, run: SavedRun, place: TaskPlace) -> Calibration | None:
-        """The map of the answers to a task: that of the run, if it answers alone and its trees have
-        the share that it chose; None: they stay as they are."""
+        """The map of the answers to a task: that of the run, if the weights that it was made for
+        answer alone, and the trees have the share that the run chose; None: they stay as they
+        are."""
         kept = run.trees.get(place.title)
-        if kept is None or self.others or self.share_of_trees(run, place) != kept.chosen.share:
+        if kept is None or self.others or kept.step != run.step:
+            return None
+        if self.share_of_trees(run, place) != kept.chosen.share:
             return None
         return kept.calibration if kept.calibration.kind is not None else None
 

@@ -36,8 +36,8 @@ def load(
         params = checkpoint.load_weights(folder, record)
     except checkpoint.DamagedCheckpointError as error:
         others = [str(other) for other in checkpoint.saved_steps(folder) if other != step]
-        hint = f"choose another one with --checkpoint ({', '.join(others)})" if others else ""
-        raise checkpoint.DamagedCheckpointError(f"{error}: {hint or 'train again'}") from error
+        hint = f"choose another one with --checkpoint ({', '.join(others)}), or " if others else ""
+        raise checkpoint.DamagedCheckpointError(f"{error}: {hint}train again") from error
     paths = [] if store is None else [str(path) for path in listed(store)]
     paths = paths or checkpoint.store_paths(folder, record)
     places = checkpoint.read_places(record, paths)

@@ -23,7 +23,7 @@ from confluence.folder.files import check_outside
 from confluence.ranks.group import current
 from confluence.runs.run import Run
 from confluence.runs.run_folder import check_choice
-from confluence.runs.train import learn, listed
+from confluence.runs.train import learn, listed, with_kept_choices
 from confluence.watch.trackers import check_installed
 
 
@@ -48,6 +48,8 @@ def pretrain(
     """
     check_choice(overwrite=overwrite, resume=resume)
     cfg = preset_config(preset, **{**overrides, "objective": "masked_cells"})
+    if resume:
+        cfg = with_kept_choices(cfg, Path(out))
     check_installed(cfg.log_to)
     if tasks is not None and cfg.seed_tables is not None:
         raise ValueError("give either tasks or seed_tables")

@@ -28,6 +28,7 @@ from confluence.ranks.group import current
 from confluence.runs.run import Run
 from confluence.runs.run_folder import check_choice, prepare
 from confluence.runs.tree_share import kept_trees, with_trees
+from confluence.training.hop_choice import chosen_hops
 from confluence.training.session import Session
 from confluence.trees.label_row_check import check_label_rows
 from confluence.watch.trackers import check_installed
@@ -116,7 +117,10 @@ def train_config(preset: str | None, pack: Path | None, overrides: Mapping[str, 
     """The settings of a training; without a preset those that a pack was made with."""
     if preset is None and pack is not None:
         return packed_settings(Pack.open(pack)).replace(**overrides)
-    return preset_config(preset or "small", **overrides)
+    cfg = preset_config(preset or "small", **overrides)
+    if pack is not None and cfg.steps is None:
+        return cfg.replace(steps=packed_settings(Pack.open(pack)).steps)
+    return cfg
 
 
 def train_with(
@@ -128,12 +132,14 @@ def train_with(
         raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
     check_installed(cfg.log_to)
     check_outside(out, lessons.paths)
+    if resume:
+        cfg = with_kept_choices(cfg, out)
+    cfg = chosen_hops(
+        cfg, lambda tried: _opened(tried, lessons, out), is_tried=lessons.pack is None,
+        trial=lambda tried, stores: _session(tried, stores, out).trial(),
+    )  # fmt: skip
     with _opened(cfg, lessons, out) as stores:
-        places = tuple(
-            place.with_moments(task)
-            for store in stores
-            for place, task in zip(store.places, store.tasks, strict=True)
-        )
+        places = _places_of(stores)
         if current().is_first:
             check_label_rows(stores, cfg)
         trees = lessons.trees and (lessons.pack is None or bool(lessons.paths))
@@ -198,6 +204,30 @@ def _check_store_of_pack(paths: Sequence[str], pack: Path) -> None:
             )
 
 
+def _places_of(stores: Sequence[OpenStore]) -> tuple[TaskPlace, ...]:
+    """The tasks of some stores, with the moments of their labels."""
+    return tuple(
+        place.with_moments(task)
+        for store in stores
+        for place, task in zip(store.places, store.tasks, strict=True)
+    )
+
+
+def _session(cfg: Config, stores: Sequence[OpenStore], out: Path) -> Session:
+    """A session of settings that are tried."""
+    metadata = {store.path: store.metadata for store in stores}
+    record = checkpoint.make_record(cfg, _places_of(stores), metadata)
+    return Session(out=out, config=cfg, stores=tuple(stores), record=record, group=current())
+
+
+def with_kept_choices(cfg: Config, folder: Path) -> Config:
+    """The settings with what the run in a folder has chosen, if they leave that open."""
+    group = current()
+    known = group.tell(checkpoint.kept_choices(folder) if group.is_first else None)
+    is_open = {name: getattr(cfg, name) == value for name, value in checkpoint.OPEN_SETTINGS}
+    return cfg.replace(**{name: value for name, value in known.items() if is_open[name]})
+
+
 def learn(
     folder: Path, cfg: Config, stores: tuple[OpenStore, ...], places: tuple[TaskPlace, ...], *,
     overwrite: bool, resume: bool, pretraining: Mapping[str, Any] | None = None,
@@ -213,11 +243,8 @@ def learn(
     check_budget(cfg, stores)
     group = current()
     group.check_can_train()
-    if cfg.steps is None:
-        kept = checkpoint.kept_steps(folder) if resume and group.is_first else None
-        if kept is None:
-            kept = with_steps(cfg, stores, tell=group.is_first).steps
-        cfg = cfg.replace(steps=group.tell(kept))
+    cfg = with_steps(cfg, stores, tell=group.is_first)
+    cfg = cfg.replace(steps=group.tell(cfg.steps), max_hops=cfg.hop_limit)
     made = stores[0].made
     record = checkpoint.make_record(
         cfg, places, {s.path: s.metadata for s in stores}, pretraining, folder,

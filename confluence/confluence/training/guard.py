@@ -13,20 +13,22 @@ Source: early stopping with a patience (Prechelt, "Early stopping - but when?", 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confluence.config import Config
-from confluence.data.tasks import VAL, Labels, context_count
+from confluence.data.tasks import VAL, Labels
+
+Ints = NDArray[np.int64]
 
 FIRST = (25, 50, 75, 100)  # steps after which val is scored, and then evenly
 EVALUATIONS = 10
 LEAST_STEPS = 100  # with fewer, no weights are chosen
 SAMPLE = 1_000  # labels of val that a score is of
-PATIENCE = 6  # scores without a better one end a training; with 4, no-votes of the suite lost a third
+PATIENCE = (
+    6  # scores without a better one end a training; with 4, no-votes of the suite lost a third
+)
 UNSCORED = 255  # in place of the split of a seed that is not in the sample
 
 
@@ -44,6 +46,8 @@ def is_guarded(cfg: Config) -> bool:
 def evaluation_steps(cfg: Config) -> tuple[int, ...]:
     """The steps after which val is scored, ascending."""
     steps = cfg.step_count
+    if cfg.past is not None:
+        return ()
     if cfg.eval_every:
         return tuple(range(cfg.eval_every, steps + 1, cfg.eval_every))
     if not is_guarded(cfg):
@@ -66,20 +70,17 @@ def is_over(cfg: Config, step: int, best: int | None) -> bool:
     return sum(best < other <= step for other in evaluation_steps(cfg)) >= PATIENCE
 
 
-def first_labelled(batches: Iterable[Any], labels: Labels, most: int) -> Iterator[Any]:
-    """Batches of a pass, up to the one that has the last of so many labels. Seeds of a pass come in
-    a drawn order, so they are a sample of its split."""
-    count = 0
-    for batch in batches:
-        yield batch
-        seeds = np.asarray(batch.info["seed_index"])[: context_count(batch)].astype(np.int64)
-        count += int(labels.is_known[seeds].sum())
-        if count >= most:
-            return
+def sample_of(labels: Labels, split: int, seed: int) -> Ints:
+    """Seeds of a split that have a label, at most SAMPLE, drawn by a seed; ascending."""
+    known = np.flatnonzero((labels.splits == split) & labels.is_known)
+    if known.size <= SAMPLE:
+        return known
+    drawn = np.random.default_rng([seed, split]).choice(known, SAMPLE, replace=False)
+    return np.sort(drawn)
 
 
-def of_sample(labels: Labels, seeds: NDArray[np.integer]) -> Labels:
+def of_sample(labels: Labels, seeds: Ints) -> Labels:
     """The labels, with a val of these seeds alone."""
     is_left = labels.splits == VAL
-    is_left[seeds.astype(np.int64)] = False
+    is_left[seeds] = False
     return dataclasses.replace(labels, splits=np.where(is_left, UNSCORED, labels.splits))

@@ -37,13 +37,13 @@ from confluence.data.stores import (
 )
 from confluence.data.tasks import device_tables, parts_of
 from confluence.folder import checkpoint
-from confluence.folder.checkpoint import Keeper
+from confluence.folder.checkpoint import Keeper, Score, Scoreboard
 from confluence.model.patterns import attention_path
-from confluence.model.transformer import Params
+from confluence.model.transformer import Params, Tables
 from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.stop import StopRequest, TrainingStopped
 from confluence.report.page import write_page
-from confluence.training.guard import evaluation_steps, is_guarded, is_over
+from confluence.training.guard import evaluation_steps, is_over
 from confluence.training.step import (
     Constants,
     Feed,
@@ -95,42 +95,57 @@ class Session:
             with self._log(losses, resume_step) as log, StopRequest() as stop:
                 self._begin(log, resume_step)
                 agreed = AgreedStop(self.group, stop)
+                keeper = Keeper(self.out) if self.group.is_first else None
                 try:
-                    weights = self._fit(state, width, log, agreed)
+                    is_done = self._fit(state, width, log, agreed, keeper)
                 except KeyboardInterrupt:
                     raise KeyboardInterrupt(self._what_is_left(log)) from None
                 agreed.adopt()
                 done = len(log.losses)
-                if weights is None:
+                if not is_done:
                     log.event("stop", step=done, by=stop.name(), **log.summary())
         finally:
             if self.group.is_first:
                 with contextlib.suppress(OSError):  # no log yet, or no room: a page can wait
                     write_page(self.out)
-        if weights is None:
+        if not is_done:
             raise TrainingStopped(
                 f"stopped by {stop.name()} after step {done} of {self.config.steps} and saved in"
                 f" '{self.out}': the same command resumes from there"
                 " (`train` and `pretrain`: with --resume)",
                 stop.signal_number or 0,
             )
+        weights = self.open()
+        if self.group.is_first:
+            self._say_best(weights.step, done)
+        lines = self._scores.describe_gaps(weights.params)
+        for line in lines if self.group.is_first else ():
+            say(line)
         return weights
 
+    def trial(self) -> Score | None:
+        """The best score on val of a training that leaves nothing behind; None if none is known,
+        and on ranks that do not save."""
+        width = int(self.record["embedder"]["dim"])
+        state, _ = self._first_state(width, None)
+        keeper = Scoreboard() if self.group.is_first else None
+        with StopRequest() as stop:
+            agreed = AgreedStop(self.group, stop)
+            is_done = self._fit(state, width, RankLog(steps_done=0), agreed, keeper)
+            agreed.adopt()
+        if not is_done:
+            raise TrainingStopped(
+                f"stopped by {stop.name()} before the training, and nothing is saved",
+                stop.signal_number or 0,
+            )
+        return None if keeper is None else keeper.best_score()
+
     def open(self) -> Weights:
-        """The weights of a run that is done."""
-        shapes: Any = checkpoint.weight_shapes(self.record)
-        return self._answering(shapes)
-
-    def _answering(self, shapes: Params) -> Weights:
-        """The best weights in the folder, or the last, by rank 0's word.
-
-        Args:
-            shapes: of the weights, or others of that shape.
-        """
-        step = self.group.tell(checkpoint.find_step(self.out) if self.group.is_first else None)
-        params = shapes
+        """The weights of a run that is done: the best, or if none have a score the last."""
+        step, params = 0, dict[str, Any](checkpoint.weight_shapes(self.record))
         if self.group.is_first:
-            params = checkpoint.load_weights(self.out, checkpoint.load_record(self.out, step))
+            step, params = checkpoint.answering_weights(self.out)
+        step = self.group.tell(step)
         return Weights(step, self.group.local(self.group.broadcast(params)))
 
     def _log(self, losses: list[float], resume_step: int | None) -> Log | RankLog:
@@ -210,7 +225,7 @@ class Session:
         """Which tables the contexts of each task cannot show."""
         for store in self.stores:
             for place in store.places:
-                for line in describe_unreached(store.metadata, place.name, self.config.max_hops):
+                for line in describe_unreached(store.metadata, place.name, self.config.hop_limit):
                     say(f"{place.title}: {line}")
 
     def _say_repeats(self) -> None:
@@ -260,21 +275,32 @@ class Session:
         params, rest, losses = checkpoint.from_parts(self.out, step, (like.params, rest))
         return TrainState(params, rest["optimizer"], rest["step"]), losses
 
+    @functools.cached_property
+    def _tables(self) -> list[Tables]:
+        """The tables of each store, on the device."""
+        limit = category_limit(self.stores)
+        return [device_tables(store.sampler, limit) for store in self.stores]
+
+    @functools.cached_property
+    def _scores(self) -> ValScores:
+        return ValScores(self.config, self.stores, self._tables, self.group)
+
     def _fit(
-        self, state: TrainState, width: int, log: Log | RankLog, stop: AgreedStop
-    ) -> Weights | None:
-        """The weights that answer; None if the training was stopped before it was done."""
-        cfg, limit, group = self.config, category_limit(self.stores), self.group
-        shape = row_shape(self.stores, cfg)
-        tables = [device_tables(store.sampler, limit) for store in self.stores]
+        self, state: TrainState, width: int, log: Log | RankLog, stop: AgreedStop,
+        keeper: Keeper | None,
+    ) -> bool:  # fmt: skip
+        """Train; whether that is done, and was not stopped before.
+
+        Args:
+            keeper: of the checkpoints; None: another rank has it.
+        """
+        cfg, group, scores = self.config, self.group, self._scores
+        consts = zip(self._tables, self.stores, strict=True)
         runner = StepRunner(
-            cfg,
-            [Constants(t, s.scales(cfg)) for t, s in zip(tables, self.stores, strict=True)],
-            text_width=width, category_limit=limit, row_shape=shape, group=group,
-            parts=self._parts(),
+            cfg, [Constants(tables, store.scales(cfg)) for tables, store in consts],
+            text_width=width, category_limit=category_limit(self.stores),
+            row_shape=row_shape(self.stores, cfg), group=group, parts=self._parts(),
         )  # fmt: skip
-        scores = ValScores(cfg, self.stores, tables, group)
-        keeper = Keeper(self.out) if group.is_first else None
         scored, is_done = frozenset(evaluation_steps(cfg)), False
 
         def on_state(state: TrainState, step: int, position: Any) -> bool:
@@ -304,7 +330,7 @@ class Session:
         by_age = [] if days is None else [SeedWeights(self.stores, days)]
         feed = Feed(
             self.mixture.next_batch, self.mixture.state_dict, *by_age,
-            texts=[own.texts for own in tables], group=group, observer=log.observer,
+            texts=[own.texts for own in self._tables], group=group, observer=log.observer,
         )  # fmt: skip
         with memory_explained(cfg):
             state = fit(
@@ -313,27 +339,18 @@ class Session:
                 should_stop=stop.ask,
                 is_due=lambda step: step in scored or _every(cfg.save_every, step),
             )  # fmt: skip
-        if not is_done:
-            return None
-        log.event(
-            "end", steps=len(log.losses), seconds=time.perf_counter() - started,
-            parameters=int(sum(np.prod(value.shape) for value in state.params.values())),
-            **log.summary(),
-        )  # fmt: skip
-        weights = Weights(len(log.losses), group.local(state.params))
-        if scored:
-            weights = self._answering(weights.params)
-            self._say_best(weights.step, len(log.losses))
-        if is_guarded(cfg):
-            lines = scores.describe_gaps(weights.params)
-            for line in lines if group.is_first else ():
-                say(line)
-        return weights
+        if is_done:
+            log.event(
+                "end", steps=len(log.losses), seconds=time.perf_counter() - started,
+                parameters=int(sum(np.prod(value.shape) for value in state.params.values())),
+                **log.summary(),
+            )  # fmt: skip
+        return is_done
 
     def _say_best(self, step: int, last: int) -> None:
         """Which weights answer, unless they are those of the last step that was planned."""
         steps = self.config.step_count
-        if not self.group.is_first or step == steps:
+        if step == steps:
             return
         ended = f"the training ended after step {last:,} of {steps:,}: " if last < steps else ""
         say(f"{ended}the weights of step {step:,} answer, the best on val")

@@ -5,14 +5,14 @@ All ranks answer, each its share of the seeds; rank 0 alone has the scores.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from headwater import SemanticType
-from numpy.typing import NDArray
 
-from confluence.answers.read_out import predict
+from confluence.answers.read_out import predict, reordered
 from confluence.config import Config
 from confluence.data.stores import OpenStore, category_limit, row_shape
 from confluence.data.tasks import TRAIN, US_PER_DAY, VAL, Alive, Floats, Labels, Task
@@ -22,7 +22,7 @@ from confluence.ranks.group import Group
 from confluence.scores.baselines import best_constant
 from confluence.scores.metrics import MEASURES, main_metric, metric_text, metrics_of
 from confluence.scores.scoring import Predictions, Terms, evaluate
-from confluence.training.guard import SAMPLE, first_labelled, is_guarded, of_sample
+from confluence.training.guard import Ints, is_guarded, of_sample, sample_of
 from confluence.training.masked_cell_score import HeldOut, evaluate_held_out
 from confluence.training.step import Predictor
 from confluence.training.step_counter import RankLog
@@ -48,7 +48,7 @@ class ValScores:
             Predictor(cfg, own, category_limit=limit, row_shape=shape) for own in tables
         ]
         self._held_out = [HeldOut(cfg, own, row_shape=shape) for own in tables]
-        self._most = -(-SAMPLE // group.size) if is_guarded(cfg) else None  # labels; None: all
+        self._is_sampled = is_guarded(cfg)
 
     def score(self, params: Params, step: int, log: Log | RankLog) -> Score | None:
         """The score of weights on val; None if the metric cannot be computed, and on ranks that do
@@ -62,13 +62,14 @@ class ValScores:
         spread of their train labels, so that all count alike."""
         cfg, scores = self._cfg, []
         for store, place, task, labels, predictor in self._tasks():
-            if not np.any(labels.splits == VAL):
+            sample = sample_of(labels, VAL, cfg.seed) if self._is_sampled else None
+            if not (np.any(labels.splits == VAL) if sample is None else sample.size):
                 continue
             alive = Alive()
-            predictions = self._answers(store, predictor, params, task, labels, "val", alive)
+            predictions = self._answers(store, predictor, params, task, sample, alive)
             if not self._group.is_first:
                 continue
-            scored = labels if self._most is None else of_sample(labels, predictions.seed_index)
+            scored = labels if sample is None else of_sample(labels, sample)
             result = evaluate(
                 predictions, scored, task, Terms("val", cfg.metric, cfg.visible_until)
             )
@@ -89,16 +90,20 @@ class ValScores:
                 yield store, place, task, labels, predictor
 
     def _answers(
-        self, store: OpenStore, predictor: Predictor, params: Params, task: Task, labels: Labels,
-        split: str, alive: Alive,
+        self, store: OpenStore, predictor: Predictor, params: Params, task: Task,
+        seeds: Ints | None, alive: Alive,
     ) -> Predictions:  # fmt: skip
-        """The answers to a split, or to the seeds that its sample has, of all ranks."""
-        batches: Iterable[Any] = store.sampler.epoch(split, task=task.name)
-        if self._most is not None:
-            batches = first_labelled(batches, labels, self._most)
-        watched = alive.counted(self._group.watched(batches))
-        joined: Predictions = self._group.joined(predict(predictor, params, watched, task))
-        return joined
+        """The answers to some seeds, of all ranks; None: to val."""
+        group, is_packed = self._group, store.pack is not None
+        if seeds is None or is_packed:
+            batches: Iterable[Any] = store.sampler.epoch("val", task=task.name)
+        else:
+            batches = store.sampler.batches_of(seeds[group.rank :: group.size], task.name)
+        watched = alive.counted(group.watched(batches))
+        found: Predictions = group.joined(predict(predictor, params, watched, task))
+        if seeds is None or not is_packed:
+            return found
+        return reordered(found, np.flatnonzero(np.isin(found.seed_index, seeds)))
 
     def _score_of_masked_cells(self, params: Params, step: int, log: Log | RankLog) -> Score | None:
         """The loss of masked cells on val; None if val has no contexts."""
@@ -117,52 +122,48 @@ class ValScores:
         return None if loss is None else Score("masked-cell loss", loss, -loss)
 
     def describe_gaps(self, params: Params) -> list[str]:
-        """A line on each task whose train the weights know far better than val. A pack has no pass
-        over train, so it has no line."""
-        lines = []
+        """A line on each task of which the weights answer train far better than val. There is none
+        for a pack, which has no pass over train, nor if train is shown other contexts than val."""
+        lines: list[str] = []
+        if not self._is_sampled or self._cfg.for_answers() != self._cfg:
+            return lines
         for store, place, task, labels, predictor in self._tasks():
-            if store.pack is not None:
+            samples = [sample_of(labels, split, self._cfg.seed) for split in (TRAIN, VAL)]
+            if store.pack is not None or min(sample.size for sample in samples) < LEAST_SCORED:
                 continue
-            skills, texts = [], []
-            for split in ("train", "val"):
-                answers = self._answers(store, predictor, params, task, labels, split, Alive())
-                known = labels.is_known[answers.seed_index.astype(np.int64)]
-                if known.sum() < LEAST_SCORED:
-                    break
-                seeds = answers.seed_index[known].astype(np.int64)
-                values, targets = answers.values[known], labels.targets[seeds]
-                value, constant = _beside_constant(values, targets, task, labels, self._cfg.metric)
-                if value is None or constant is None:
-                    break
-                skills.append(_skill(value, constant, task, self._cfg.metric))
-                texts.append(metric_text(value))
-            if len(skills) == 2 and skills[0] - skills[1] > BY_HEART:
-                name, _ = main_metric(task.stype, self._cfg.metric)
+            name, _ = main_metric(task.stype, self._cfg.metric)
+            values, skills = [], []
+            for sample in samples:
+                found = self._answers(store, predictor, params, task, sample, Alive())
+                targets = labels.targets[found.seed_index.astype(np.int64)]
+                value, skill = _skill(found.values, targets, task, labels, self._cfg.metric)
+                values.append(metric_text(value))
+                skills.append(skill)
+            if skills[0] - skills[1] > BY_HEART:
                 lines.append(
-                    f"{place.title}: {name} is {texts[0]} on train and {texts[1]} on val: the model"
-                    " knows seeds of train by heart; more of them help, or fewer --steps"
+                    f"{place.title}: {name} is {values[0]} on train and {values[1]} on val: the"
+                    " model has learned train by heart, or val is of another kind; more train seeds"
+                    " may help"
                 )
         return lines
 
 
-def _beside_constant(
+def _skill(
     values: Floats, targets: Floats, task: Task, labels: Labels, metric: str
-) -> tuple[float | None, float | None]:
-    """The main metric of some answers, and of the best constant of train."""
-    name, _ = main_metric(task.stype, metric)
-    train: NDArray[np.float64] = labels.targets[(labels.splits == TRAIN) & labels.is_known]
-    constant = best_constant(task.stype, metric)[1](train)
-    found = []
-    for answers in (values, np.full(targets.size, constant)):
-        found.append(metrics_of(MEASURES[task.stype](targets, answers), targets.size)[name])
-    return found[0], found[1]
-
-
-def _skill(value: float, constant: float, task: Task, metric: str) -> float:
-    """How much of the way from a constant to a perfect answer: 0 to 1, below 0 if worse."""
-    _, sign = main_metric(task.stype, metric)
+) -> tuple[float | None, float]:
+    """The main metric of some answers, and how far they are from the best constant of train to a
+    perfect answer: 1 is perfect, below 0 is worse than the constant, NaN is undefined."""
+    name, sign = main_metric(task.stype, metric)
+    train = labels.targets[(labels.splits == TRAIN) & labels.is_known]
+    constant = np.full(targets.size, best_constant(task.stype, metric)[1](train))
+    value, usual = (
+        metrics_of(MEASURES[task.stype](targets, answers), targets.size)[name]
+        for answers in (values, constant)
+    )
     perfect = 1.0 if sign > 0 else 0.0
-    return (value - constant) / (perfect - constant) if perfect != constant else 0.0
+    if value is None or usual is None or usual == perfect:
+        return value, math.nan
+    return value, (value - usual) / (perfect - usual)
 
 
 def _score(result: Mapping[str, Any], task: Task, metric: str) -> Score | None:

@@ -36,7 +36,7 @@ def _reason(task: Task, labels: Labels, cfg: Config, entry: Mapping[str, Any]) -
         return "asks for a cell: it has no label rows"
     if labels.label_times is None:
         return "states neither label_window nor label_known_at: it has no label rows"
-    if cfg.max_hops == 0:
+    if cfg.hop_limit == 0:
         return "has them one hop from the anchor, but max_hops is 0"
     rule = cfg.context_labels or entry.get("context_labels") or "train"
     if rule == "none":

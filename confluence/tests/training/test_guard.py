@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
+import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from small import SMALL, events, write_sqlite
+from small import SMALL, events, labelled, write_sqlite
 
 import confluence
+from confluence.answers.calibration import Calibration
+from confluence.answers.kept_trees import KeptTrees, TreeShare
 from confluence.cli.main import main
 from confluence.config import Config, PastConfig
 from confluence.data.tasks import Labels
 from confluence.folder import checkpoint
-from confluence.training import session
+from confluence.runs.ensemble import Ensemble
+from confluence.training import guard, session, val_scores
 from confluence.training.guard import (
     evaluation_steps,
-    first_labelled,
     is_guarded,
     is_over,
     of_sample,
+    sample_of,
 )
 
 STEPS = 100
@@ -57,10 +61,11 @@ def test_nothing_is_chosen_by_what_is_learned_or_scored_later() -> None:
     others = [
         Config(steps=100, train_on_val=True), Config(steps=100, objective="masked_cells"),
         PastConfig(steps=100, time_split=("2025-01-01", "2025-02-01")),
-        Config(steps=100, eval_every=10),
+        PastConfig(steps=100, time_split=("2025-01-01", "2025-02-01"), eval_every=10),
     ]  # fmt: skip
     assert not any(is_guarded(cfg) for cfg in others)
-    assert [evaluation_steps(cfg) for cfg in others[:3]] == [(), (), ()]
+    assert [evaluation_steps(cfg) for cfg in others] == [(), (), (), ()]
+    assert not is_guarded(Config(steps=100, eval_every=10))
 
 
 def test_scores_that_get_no_better_end_a_training() -> None:
@@ -82,37 +87,17 @@ def labels_of(known: list[bool], splits: list[int]) -> Labels:
     )  # fmt: skip
 
 
-class Batch(SimpleNamespace):
-    """Contexts of some seeds, and two places that hold none."""
-
-    def __init__(self, seeds: list[int]) -> None:
-        super().__init__(
-            info={"seed_index": np.array([*seeds, 0, 0])},
-            values={"num_sequences": np.array([len(seeds)])},
-        )
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.values
-
-    def __getitem__(self, name: str) -> Any:
-        return self.values[name]
-
-
-def test_a_sample_has_whole_batches_up_to_its_last_label() -> None:
+def test_a_sample_is_of_labels_of_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = labels_of([True, False, True, True, False, True], [1, 1, 1, 1, 1, 0])
-    read = []
-
-    def batches() -> Iterator[Batch]:
-        for seeds in ([1, 4], [0, 2], [3]):
-            read.append(seeds)
-            yield Batch(seeds)
-
-    kept = list(first_labelled(batches(), labels, 2))
-    assert len(kept) == 2 and read == [[1, 4], [0, 2]]
-    assert len(list(first_labelled(batches(), labels, 3))) == 3
-    assert len(list(first_labelled(batches(), labels, 99))) == 3
-    sample = of_sample(labels, np.array([1, 4, 0, 2], np.uint32))
-    assert sample.splits.tolist() == [1, 1, 1, 255, 1, 0]
+    assert sample_of(labels, 1, seed=3).tolist() == [0, 2, 3]
+    assert sample_of(labels, 0, seed=3).tolist() == [5]
+    assert sample_of(labels, 2, seed=3).tolist() == []
+    monkeypatch.setattr(guard, "SAMPLE", 2)
+    drawn = [tuple(sample_of(labels, 1, seed=seed).tolist()) for seed in range(20)]
+    assert set(drawn) == {(0, 2), (0, 3), (2, 3)}
+    assert drawn[7] == tuple(sample_of(labels, 1, seed=7).tolist())
+    sample = of_sample(labels, np.array([0, 3]))
+    assert sample.splits.tolist() == [1, 255, 255, 1, 255, 0]
     assert labels.splits.tolist() == [1, 1, 1, 1, 1, 0]
 
 
@@ -192,6 +177,98 @@ def test_a_small_val_of_one_class_leaves_the_last_weights(
     assert run.step == STEPS and confluence.load(out).step == STEPS
 
 
+def test_a_run_without_val_is_not_scored(shop_store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    settings = {**FEW, "split_ratios": (0.9, 0.0, 0.1)}
+    run = confluence.train(shop_store, task="device", out=out, **settings)
+    assert run.step == STEPS and not events(out, "evaluate")
+
+
+def test_a_sample_is_answered_alike_from_a_pack(
+    guarded: tuple[Path, Any], shop_store: Path, tmp_path: Path
+) -> None:
+    settings = {name: value for name, value in FEW.items() if name not in ("trees", "preset")}
+    confluence.prebatch(
+        shop_store, task="subscribed", out=tmp_path / "pack", preset="tiny", **settings
+    )
+    run = confluence.train(prebatched=tmp_path / "pack", out=tmp_path / "run", trees=False)
+    found = [
+        [(e["step"], e["scored"], e["metrics"]["auroc"]) for e in events(out, "evaluate")]
+        for out in (guarded[0], tmp_path / "run")
+    ]
+    assert found[0] == found[1] and run.step == guarded[1].step
+
+
+def test_the_best_weights_may_be_damaged(
+    guarded: tuple[Path, Any], shop_store: Path, tmp_path: Path
+) -> None:
+    """Another checkpoint answers when the run is trained again, and the damaged one is named."""
+    out = tmp_path / "run"
+    shutil.copytree(guarded[0], out)
+    best = guarded[1].step
+    assert best < checkpoint.saved_steps(out)[-1]
+    for path in (out / "checkpoints" / str(best) / "params").rglob("*"):
+        if path.is_file() and path.stat().st_size > 1000:
+            path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(checkpoint.DamagedCheckpointError, match="--checkpoint"):
+        confluence.load(out)
+    with pytest.warns(UserWarning, match=f"step {best} in .* is damaged.*another one answers"):
+        again = confluence.train(shop_store, task="subscribed", out=out, resume=True, **FEW)
+    assert again.step != best and confluence.load(out).step == again.step
+    assert (out / "checkpoints" / f"{best}.damaged").is_dir()
+
+
+def test_a_record_of_before_is_finished_at_its_last_step() -> None:
+    assert checkpoint.is_finished({"step": 7, "config": {"steps": 7}})
+    assert not checkpoint.is_finished({"step": 6, "config": {"steps": 7}})
+    assert checkpoint.is_finished({"step": 6, "config": {"steps": 7}, "finished": True})
+
+
+def test_a_map_is_of_the_weights_that_it_was_made_for(guarded: tuple[Path, Any]) -> None:
+    place, map_ = guarded[1].place(), Calibration(kind="platt", slope=2.0)
+    chosen = TreeShare(share=0.0)
+    kept = KeptTrees(trees=None, chosen=chosen, step=guarded[1].step, calibration=map_)
+    for step, expected in ((kept.step, map_), (kept.step + 1, None)):
+        run = dataclasses.replace(guarded[1], step=step, trees={place.title: kept})
+        assert Ensemble().calibration(run, place) is expected
+
+
+# ------------------------------------------------------------------------------- train and val
+
+
+def test_a_line_compares_train_with_val(
+    shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Answers that know train, and deal val by lot."""
+    monkeypatch.setattr(val_scores, "LEAST_SCORED", 20)
+    real, lot = val_scores.predict, np.random.default_rng(3)
+
+    def by_heart(source: Any, params: Any, batches: Any, task: Any) -> Any:
+        found = real(source, params, batches, task)
+        seeds = found.seed_index.astype(np.int64)
+        known = np.where(labels.splits[seeds] == 0, labels.targets[seeds], lot.random(seeds.size))
+        return dataclasses.replace(found, values=known)
+
+    _, labels = labelled(shop_store, Config(steps=STEPS), "subscribed")
+    train = {"task": "subscribed", **FEW}
+    with monkeypatch.context() as patch:
+        patch.setattr(val_scores, "predict", by_heart)
+        confluence.train(shop_store, out=tmp_path / "heart", **train)
+    assert "subscribed: auroc is 1.000 on train and 0." in capsys.readouterr().err
+    confluence.train(shop_store, out=tmp_path / "fair", **train)  # whose answer is in the row
+    assert " on train and " not in capsys.readouterr().err
+
+
+def test_skill_is_the_way_from_a_constant_to_the_truth(shop_store: Path) -> None:
+    task, labels = labelled(shop_store, Config(steps=STEPS), "rating")
+    known = np.flatnonzero(labels.is_known)[:50]
+    targets, usual = labels.targets[known], np.median(labels.targets[labels.is_known])
+    perfect = val_scores._skill(targets, targets, task, labels, "mae")
+    assert perfect == (0.0, 1.0)
+    value, skill = val_scores._skill((targets + usual) / 2, targets, task, labels, "mae")
+    assert skill == pytest.approx(0.5, abs=0.1) and value is not None and value > 0
+
+
 # -------------------------------------------------------------------------- labels dealt by lot
 
 
@@ -228,7 +305,7 @@ LOT = """SELECT id, TIMESTAMP '2025-06-01' + (id % 28) * INTERVAL 1 DAY AS asked
 def test_labels_by_lot_end_with_no_better_than_a_constant(
     people: str, tmp_path: Path, capsys: Any
 ) -> None:
-    """The answers have nothing to do with anything; 187 steps are 20 epochs of 300 seeds."""
+    """The answers have nothing to do with anything; 150 steps are 20 epochs of 242 seeds."""
     query = tmp_path / "lot.sql"
     query.write_text(LOT, encoding="utf-8")
     status = main([
@@ -238,3 +315,4 @@ def test_labels_by_lot_end_with_no_better_than_a_constant(
     said = capsys.readouterr()
     assert status == 0
     assert "no better than a constant" in said.out + said.err
+    assert "150 steps (--steps), by 242 train seeds" in said.err

@@ -1,0 +1,125 @@
+"""How many hops contexts go, if val chooses."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from small import SMALL
+
+import confluence
+from confluence.cli.arguments import setting_parsers
+from confluence.config import AUTO, Config, ConfigError, PastConfig, preset
+from confluence.folder import checkpoint
+from confluence.folder.checkpoint import Score
+from confluence.training import hop_choice
+from confluence.training.hop_choice import chosen_hops
+
+ASKED = Config(max_hops=AUTO, steps=600)
+
+
+def store_of(val: int) -> Any:
+    """A store with so many labels of val, and 10,000 of train."""
+    labels = SimpleNamespace(
+        splits=np.array([1] * val + [0] * 10_000), is_known=np.ones(val + 10_000, bool),
+        is_labelled=np.ones(val + 10_000, bool),
+    )  # fmt: skip
+    batch = {"num_cells": np.array([100]), "num_sequences": np.array([1])}
+    return SimpleNamespace(
+        labels=[labels], weight=1.0, places=[SimpleNamespace(name="t", weight=1.0)],
+        sampler=SimpleNamespace(batches_of=lambda seeds, task: [batch]),
+    )  # fmt: skip
+
+
+def choose(
+    cfg: Config, goodness: Mapping[int, float | None], val: int = 500, **how: Any
+) -> tuple[Any, list[tuple[Any, Any]]]:
+    """The hops that are chosen by such scores, and what was tried: hops and steps."""
+    tried: list[tuple[Any, Any]] = []
+
+    @contextlib.contextmanager
+    def opened(settings: Config) -> Iterator[tuple[Any, ...]]:
+        yield (store_of(val),)
+
+    def trial(settings: Config, stores: Sequence[Any]) -> Score | None:
+        tried.append((settings.max_hops, settings.steps))
+        assert isinstance(settings.max_hops, int)
+        value = goodness[settings.max_hops]
+        return None if value is None else Score("auroc", value, value)
+
+    return chosen_hops(cfg, opened, trial, **how).max_hops, tried
+
+
+def test_the_better_score_chooses(capsys: Any) -> None:
+    assert choose(ASKED, {1: 0.6, 2: 0.7}) == (2, [(1, 200), (2, 200)])
+    said = capsys.readouterr().err
+    assert "contexts go 2 hops (--max-hops): auroc on val by hops is 1 0.6000, 2 0.7000" in said
+    assert "after 200 steps of each in 0 s" in said
+    assert choose(ASKED, {1: 0.7, 2: 0.6})[0] == 1
+    assert "contexts go 1 hop (--max-hops)" in capsys.readouterr().err
+    assert choose(ASKED, {1: 0.7, 2: 0.7})[0] == 1  # the cheaper one
+    assert choose(ASKED, {1: None, 2: None})[0] == 2
+
+
+@pytest.mark.parametrize(
+    "cfg",
+    [
+        Config(max_hops=2), Config(max_hops=1), Config(max_hops=None),
+        ASKED.replace(eval_every=0), ASKED.replace(train_on_val=True), ASKED.replace(steps=299),
+        PastConfig(**{**ASKED.to_dict(), "time_split": ("2025-01-01", "2025-02-01")}),
+    ],
+)  # fmt: skip
+def test_nothing_is_tried_if_nothing_may_be_chosen(cfg: Config) -> None:
+    expected = 2 if cfg.max_hops == AUTO else cfg.max_hops
+    assert choose(cfg, {1: 1.0, 2: 0.0}) == (expected, [])
+
+
+def test_few_labels_choose_nothing() -> None:
+    assert choose(ASKED, {1: 1.0, 2: 0.0}, val=199) == (2, [])
+    assert choose(ASKED, {1: 1.0, 2: 0.0}, val=200)[0] == 1
+    assert choose(ASKED, {1: 1.0, 2: 0.0}, is_tried=False) == (2, [])  # a pack has one number
+
+
+def test_trials_are_a_part_of_a_training() -> None:
+    assert choose(ASKED.replace(steps=300), {1: 0, 2: 1})[1] == [(1, 100), (2, 100)]
+    assert choose(ASKED.replace(steps=6000), {1: 0, 2: 1})[1] == [(1, 200), (2, 200)]
+    planned = preset("small", batch_size=2000)  # 20 epochs of 10,000 seeds are 100 steps
+    assert choose(planned, {1: 0, 2: 1})[1] == [(1, 100), (2, 100)]
+
+
+def test_auto_is_the_word() -> None:
+    assert preset("small").max_hops == preset("laptop").max_hops == AUTO
+    assert preset("small").hop_limit == 2 and preset("small", max_hops=1).hop_limit == 1
+    read = setting_parsers()["max_hops"]
+    assert [read(text) for text in ("auto", "3", "none")] == [AUTO, 3, None]
+    with pytest.raises(ConfigError, match="max_hops is 'far', expected a whole number, or one of"):
+        Config(max_hops="far")
+    with pytest.raises(ConfigError, match="max_hops is -1, must be"):
+        Config(max_hops=-1)
+
+
+def test_a_run_keeps_the_hops_that_it_chose(
+    shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(hop_choice, "LEAST_LABELS", 5)
+    out, settings = tmp_path / "run", {**SMALL, "max_hops": AUTO, "steps": 300, "save_every": 0}
+    run = confluence.train(shop_store, task="subscribed", out=out, trees=False, **settings)
+    said = capsys.readouterr().err
+    assert f"contexts go {run.config.max_hops} hop" in said and "after 100 steps of each" in said
+    kept = checkpoint.load_record(out)["config"]["max_hops"]
+    assert kept == run.config.max_hops and kept in (1, 2)
+    assert confluence.load(out).config.max_hops == kept
+    again = confluence.train(
+        shop_store, task="subscribed", out=out, trees=False, resume=True, **settings
+    )
+    assert again.config.max_hops == kept and "contexts go" not in capsys.readouterr().err
+    with pytest.raises(checkpoint.CheckpointError, match=f"max_hops was {kept} and is {3 - kept}"):
+        confluence.train(
+            shop_store, task="subscribed", out=out, trees=False, resume=True,
+            **{**settings, "max_hops": 3 - kept},
+        )  # fmt: skip
