@@ -102,6 +102,7 @@ def ask(question: Question, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "question": question.name, "database": question.database, "seed": options.seed,
         "settings": options.settings, "seeds": seeds, **row, "steps": summary["steps"],
+        "step": run.step, "hops": run.config.max_hops,
         "train_seconds": trained - began, "seconds": time.perf_counter() - began,
         "alive_share": summary.get("alive_share"),
     }  # fmt: skip

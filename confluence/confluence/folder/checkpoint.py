@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from confluence.config import AUTO, Config, kept_config
+from confluence.config import OPEN_SETTINGS, Config, kept_config
 from confluence.data.stores import Seeds, TaskPlace
 from confluence.folder.files import build_at
 from confluence.model.transformer import Params, init
@@ -87,10 +87,6 @@ class Saved:
 
     step: int
     score: Score | None
-
-
-OPEN_SETTINGS = (("steps", None), ("max_hops", AUTO), ("eval_every", None))
-"""Settings that leave it to a run, which keeps what it has when it resumes."""
 
 
 def make_record(
@@ -263,7 +259,7 @@ def kept_choices(out: Path) -> dict[str, Any]:
     for step in reversed(saved_steps(out)):
         with contextlib.suppress(UnreadableCheckpointError):
             config = load_record(out, step)["config"]
-            return {name: config[name] for name, _ in OPEN_SETTINGS}
+            return {name: config[name] for name in OPEN_SETTINGS}
     return {}
 
 
@@ -646,7 +642,7 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
         f"{name} was {before[name]!r} and is {after[name]!r}"
         for name in before
         if name not in FREE_SETTINGS and before[name] != after[name]
-        if (name, after[name]) not in OPEN_SETTINGS
+        if (name, after[name]) not in OPEN_SETTINGS.items()  # else the run keeps its own
     ]
     return found
 

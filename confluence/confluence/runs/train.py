@@ -118,9 +118,10 @@ def train_config(preset: str | None, pack: Path | None, overrides: Mapping[str, 
     if preset is None and pack is not None:
         return packed_settings(Pack.open(pack)).replace(**overrides)
     cfg = preset_config(preset or "small", **overrides)
-    if pack is not None and cfg.steps is None:
-        return cfg.replace(steps=packed_settings(Pack.open(pack)).steps)
-    return cfg
+    if pack is None:
+        return cfg
+    made = packed_settings(Pack.open(pack)).to_dict()
+    return cfg.with_choices({name: made[name] for name in ("steps", "max_hops")})
 
 
 def train_with(
@@ -223,9 +224,7 @@ def _session(cfg: Config, stores: Sequence[OpenStore], out: Path) -> Session:
 def with_kept_choices(cfg: Config, folder: Path) -> Config:
     """The settings with what the run in a folder has chosen, if they leave that open."""
     group = current()
-    known = group.tell(checkpoint.kept_choices(folder) if group.is_first else None)
-    is_open = {name: getattr(cfg, name) == value for name, value in checkpoint.OPEN_SETTINGS}
-    return cfg.replace(**{name: value for name, value in known.items() if is_open[name]})
+    return cfg.with_choices(group.tell(checkpoint.kept_choices(folder) if group.is_first else None))
 
 
 def learn(

@@ -71,7 +71,7 @@ def chosen_hops(cfg: Config, opened: Opened, trial: Trial, *, is_tried: bool = T
 
 def _trial_steps(cfg: Config, stores: Sequence[OpenStore]) -> int:
     """How many steps a trial takes, for any number of hops."""
-    most = with_steps(cfg, stores).step_count // PARTS
+    most = max(1, with_steps(cfg, stores).step_count // PARTS)
     return min(TRIAL_STEPS, most if cfg.steps else max(most, LEAST_STEPS))
 
 

@@ -70,7 +70,8 @@ def test_the_better_score_chooses(capsys: Any) -> None:
     "cfg",
     [
         Config(max_hops=2), Config(max_hops=1), Config(max_hops=None),
-        ASKED.replace(eval_every=0), ASKED.replace(train_on_val=True), ASKED.replace(steps=299),
+        ASKED.replace(eval_every=0), ASKED.replace(train_on_val=True),
+        ASKED.replace(steps=299), ASKED.replace(steps=1),
         PastConfig(**{**ASKED.to_dict(), "time_split": ("2025-01-01", "2025-02-01")}),
     ],
 )  # fmt: skip
