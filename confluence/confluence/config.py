@@ -347,7 +347,7 @@ def small() -> Config:
     """For a first answer: `confluence run ... --preset small`; about 2 minutes on two CPU cores."""
     return Config(
         width=64, heads=4, layers=2, sequence_length=128, max_rows=32, child_width=8, batch_size=32,
-        steps=None,
+        steps=None, learning_rate=3e-3,
     )  # fmt: skip
 
 

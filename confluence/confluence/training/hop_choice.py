@@ -27,6 +27,7 @@ from confluence.training.guard import LEAST_STEPS, is_guarded
 
 HOPS = (1, 2)
 TRIAL_STEPS = 200  # at most
+TRIAL_RATE = 3e-3  # of learning; with 3e-4 nothing of churn was learned in 200 steps
 PARTS = 3  # of the steps of the training, that a trial takes at most one of
 LEAST_LABELS = 200  # of val, by which hops are chosen
 
@@ -47,9 +48,11 @@ def chosen_hops(cfg: Config, opened: Opened, trial: Trial, *, is_tried: bool = T
     if not is_tried or cfg.eval_every == 0:
         return cfg.replace(max_hops=USUAL_HOPS)
     group, began = current(), time.perf_counter()
+    group.check_can_train()
+    group.check_same(cfg.to_dict())
     steps, scores = 0, dict[int, Score | None]()
     for hops in HOPS:
-        tried = cfg.replace(max_hops=hops, eval_every=None)
+        tried = cfg.replace(max_hops=hops, eval_every=None, learning_rate=TRIAL_RATE)
         with opened(tried) as stores:
             steps = steps or _trial_steps(cfg, stores)
             tried = tried.replace(steps=steps)
