@@ -48,9 +48,8 @@ def try_one(question: Question, options: argparse.Namespace) -> dict[str, Any]:
 
 def key_of(row: dict[str, Any]) -> tuple[str, str]:
     """What a row is of."""
-    return row["question"], " ".join(
-        f"{name}={value}" for name, value in {**row["settings"], "seed": row["seed"]}.items()
-    )
+    settings = json.loads(json.dumps({**row["settings"], "seed": row["seed"]}))
+    return row["question"], " ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:

@@ -27,8 +27,8 @@ from confluence.value_checks import (
 )
 
 AUTO = "auto"  # a `cell_budget` that `train` measures, a `max_hops` that it chooses
-OPEN_SETTINGS: dict[str, Any] = {"steps": None, "max_hops": AUTO, "eval_every": None}
-"""Values that leave it to a training, which keeps what it has chosen when it resumes."""
+OPEN_SETTINGS: dict[str, Any] = {"steps": None, "max_hops": AUTO}
+"""Values that leave a choice to the training, which keeps it when it resumes."""
 USUAL_HOPS = 2  # if "auto" cannot choose
 MEMORY_FRACTION = 0.9  # of the memory, which a step may take then
 
@@ -287,10 +287,13 @@ class Config:
         """A copy with some settings changed; an unknown name is an error."""
         return type(self).from_dict({**self.to_dict(), **overrides})
 
+    def left_open(self) -> tuple[str, ...]:
+        """The names of `OPEN_SETTINGS` that a training has to choose."""
+        return tuple(n for n, word in OPEN_SETTINGS.items() if getattr(self, n) == word)
+
     def with_choices(self, made: Mapping[str, Any]) -> Self:
-        """A copy that takes from others what it leaves open (`OPEN_SETTINGS`)."""
-        is_open = {name: getattr(self, name) == word for name, word in OPEN_SETTINGS.items()}
-        return self.replace(**{name: value for name, value in made.items() if is_open[name]})
+        """A copy that takes from others what it leaves open."""
+        return self.replace(**{name: made[name] for name in self.left_open() if name in made})
 
     def for_answers(self) -> Self:
         """The settings of contexts that are to be answered: no gap is drawn, no cell is masked next

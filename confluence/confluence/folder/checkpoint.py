@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from confluence.config import OPEN_SETTINGS, Config, kept_config
+from confluence.config import Config, kept_config
 from confluence.data.stores import Seeds, TaskPlace
 from confluence.folder.files import build_at
 from confluence.model.transformer import Params, init
@@ -254,12 +254,12 @@ def is_done(out: Path) -> bool:
 
 
 def kept_choices(out: Path) -> dict[str, Any]:
-    """The values of `OPEN_SETTINGS` of the run in a folder; empty if no checkpoint there can be
-    read."""
+    """The settings that the run in a folder chose; empty if no checkpoint there can be read."""
     for step in reversed(saved_steps(out)):
         with contextlib.suppress(UnreadableCheckpointError):
-            config = load_record(out, step)["config"]
-            return {name: config[name] for name in OPEN_SETTINGS}
+            record = load_record(out, step)
+            config = record["config"]
+            return {name: config[name] for name in record.get("left_open", ())}
     return {}
 
 
@@ -638,11 +638,13 @@ def differences(record: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[st
         found.append(f"the batches that repeat were {_repeated(was)} and are {_repeated(now)}")
     before = kept_config(record["config"]).to_dict()
     after = kept_config(wanted["config"]).to_dict()
+    is_open = kept_config(wanted["config"]).left_open()
+    kept = [name for name in is_open if name in record.get("left_open", ())]  # the run's own
     found += [
         f"{name} was {before[name]!r} and is {after[name]!r}"
         for name in before
         if name not in FREE_SETTINGS and before[name] != after[name]
-        if (name, after[name]) not in OPEN_SETTINGS.items()  # else the run keeps its own
+        if name not in kept
     ]
     return found
 

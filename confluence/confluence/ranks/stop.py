@@ -20,8 +20,8 @@ NOTE = "stopping after this step, to save; Ctrl-C once more stops at once"
 
 
 class TrainingStopped(KeyboardInterrupt):
-    """Training ended early because it was asked to, and saved its state; the message says how to
-    go on."""
+    """Training ended early because it was asked to, and saved its state if it had begun; the
+    message says how to go on."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
@@ -36,10 +36,11 @@ def handle_stops(handler: Any) -> dict[int, Any]:
 
 
 class StopRequest:
-    """Context in which the signals that ask for a stop are taken note of."""
+    """Context in which the signals that ask for a stop are taken note of, and `note` is printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: str = NOTE) -> None:
         self.signal_number: int | None = None
+        self._note_text = note
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
@@ -65,4 +66,4 @@ class StopRequest:
             raise KeyboardInterrupt
         if not self.is_made():
             self.signal_number = number
-            say(NOTE)
+            say(self._note_text)

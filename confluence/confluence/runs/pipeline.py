@@ -41,11 +41,9 @@ from confluence.folder.files import build_at, read_json, write_whole
 from confluence.report.evaluation import Evaluation
 from confluence.report.page import PAGE
 from confluence.runs.evaluate import Examination, scoring
-from confluence.runs.load import load
 from confluence.runs.predict import Request, predictions
 from confluence.runs.run import Run
 from confluence.runs.train import Lessons, train_with
-from confluence.runs.tree_share import with_trees
 from confluence.watch.trackers import check_installed
 
 METADATA = "metadata.json"
@@ -360,9 +358,8 @@ def train_or_load(
                 _check_same(out, record, wanted)
             done = None if checkpoint.differences(record, wanted) else step
         if done is not None and checkpoint.is_finished(record):
-            run = load(out, store=list(opened), verify="header")
             say(f"the model in {out} is trained already")
-            return with_trees(run, opened) if trees else run
+            return train_with(cfg, lessons, out, resume=True)
     except checkpoint.CheckpointError as error:
         if not overwrite:
             raise

@@ -48,6 +48,7 @@ def pretrain(
     """
     check_choice(overwrite=overwrite, resume=resume)
     cfg = preset_config(preset, **{**overrides, "objective": "masked_cells"})
+    left_open = cfg.left_open()
     if resume:
         cfg = with_kept_choices(cfg, Path(out))
     check_installed(cfg.log_to)
@@ -61,8 +62,8 @@ def pretrain(
     with _open_stores(opened, cfg, seeds, weights) as stores:
         names = [None if own is None else list(own) for own in seeds]
         return learn(
-            Path(out), cfg, stores, (), overwrite=overwrite, resume=resume,
-            pretraining={"seeds": names, "weights": weights},
+            Path(out), cfg, stores, overwrite=overwrite, resume=resume,
+            pretraining={"seeds": names, "weights": weights}, left_open=left_open,
         )  # fmt: skip
 
 

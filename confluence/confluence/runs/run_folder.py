@@ -17,15 +17,23 @@ from confluence.watch.log_events import is_log
 from confluence.watch.trackers import NAMES_FILE, own_places
 
 
-def prepare(folder: Path, record: dict[str, Any], done: int | None, *, overwrite: bool) -> None:
-    """Check that the run in a folder can resume at a step; None: empty the folder for a new one."""
+def check(folder: Path, record: dict[str, Any], done: int | None, *, overwrite: bool) -> None:
+    """Raise unless the run in a folder can resume at a step; None: unless a new one can be."""
     if done is not None:
         checkpoint.check_resume(folder, checkpoint.load_record(folder, done), record)
-        checkpoint.set_aside(folder, done)
         return
     if start := record["config"]["init_from"]:
         check_start(Path(start), record, folder)
-    clear_run(folder, overwrite=overwrite)
+    _left(folder, overwrite=overwrite)
+
+
+def prepare(folder: Path, record: dict[str, Any], done: int | None, *, overwrite: bool) -> None:
+    """Check that the run in a folder can resume at a step; None: empty the folder for a new one."""
+    check(folder, record, done, overwrite=overwrite)
+    if done is not None:
+        checkpoint.set_aside(folder, done)
+    else:
+        clear_run(folder, overwrite=overwrite)
 
 
 def clear_run(folder: Path, *, overwrite: bool) -> None:
@@ -35,6 +43,20 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
     runs do not write stay, and so do other runs in folders below. A file that a run would replace,
     and that runs did not write, is an error, with `overwrite` too.
     """
+    results, is_saved = _left(folder, overwrite=overwrite)
+    if not (is_saved or results or (folder / FILE).exists()):
+        return
+    trackers = own_places(folder)
+    for path in (*results, folder / PAGE, folder / "loss.png", folder / FILE, folder / NAMES_FILE):
+        path.unlink(missing_ok=True)
+    for path in trackers:
+        remove = shutil.rmtree if path.is_dir() else os.unlink
+        remove(path)
+    checkpoint.remove_all(folder)
+
+
+def _left(folder: Path, *, overwrite: bool) -> tuple[list[Path], bool]:
+    """The results of an earlier run, and whether it has checkpoints; raises unless that may go."""
     results = [path for name in RESULTS for path in find_results(folder, name)]
     is_saved = bool(checkpoint.saved_steps(folder))
     check_own(folder, results, is_run=is_saved)
@@ -49,15 +71,7 @@ def clear_run(folder: Path, *, overwrite: bool) -> None:
             f" '{results[0].relative_to(folder)}': replace them with --overwrite, or choose another"
             " folder"
         )
-    if not (is_saved or results or (folder / FILE).exists()):
-        return
-    trackers = own_places(folder)
-    for path in (*results, folder / PAGE, folder / "loss.png", folder / FILE, folder / NAMES_FILE):
-        path.unlink(missing_ok=True)
-    for path in trackers:
-        remove = shutil.rmtree if path.is_dir() else os.unlink
-        remove(path)
-    checkpoint.remove_all(folder)
+    return results, is_saved
 
 
 def check_own(folder: Path, results: Sequence[Path], *, is_run: bool) -> None:

@@ -26,6 +26,7 @@ from confluence.packs.packed_store import packed_settings, packed_store
 from confluence.packs.walk import kept_in_memory, repeats_of
 from confluence.ranks.group import current
 from confluence.runs.run import Run
+from confluence.runs.run_folder import check as check_folder
 from confluence.runs.run_folder import check_choice, prepare
 from confluence.runs.tree_share import kept_trees, with_trees
 from confluence.training.hop_choice import chosen_hops
@@ -44,7 +45,7 @@ class Lessons:
         weights: how often a task is trained, relative to the others, by name.
         verify: whether the stores, or the pack, are read to their last byte before.
         trees: whether boosted trees are fitted too, to answer together with the model.
-        opened: the stores by path, verified; None: they are opened when the training begins.
+        opened: the stores by path, verified; None: the training opens them.
     """
 
     paths: Sequence[str]
@@ -115,13 +116,11 @@ def train(
 
 def train_config(preset: str | None, pack: Path | None, overrides: Mapping[str, Any]) -> Config:
     """The settings of a training; without a preset those that a pack was made with."""
-    if preset is None and pack is not None:
-        return packed_settings(Pack.open(pack)).replace(**overrides)
-    cfg = preset_config(preset or "small", **overrides)
     if pack is None:
-        return cfg
-    made = packed_settings(Pack.open(pack)).to_dict()
-    return cfg.with_choices({name: made[name] for name in ("steps", "max_hops")})
+        return preset_config(preset or "small", **overrides)
+    made = packed_settings(Pack.open(pack))
+    cfg = made.replace(**overrides) if preset is None else preset_config(preset, **overrides)
+    return cfg.with_choices(made.to_dict())
 
 
 def train_with(
@@ -133,18 +132,29 @@ def train_with(
         raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")
     check_installed(cfg.log_to)
     check_outside(out, lessons.paths)
+    left_open = cfg.left_open()
     if resume:
         cfg = with_kept_choices(cfg, out)
+    lessons = _with_opened(lessons)
+
+    def check(stores: Sequence[OpenStore]) -> None:
+        """Raise, before the trials, all that the training would."""
+        record = _checked_record(out, with_steps(cfg, stores), stores)
+        if current().is_first:
+            step = checkpoint.newest_whole(out) if resume else None
+            check_folder(out, record, step, overwrite=overwrite)
+
     cfg = chosen_hops(
-        cfg, lambda tried: _opened(tried, lessons, out), is_tried=lessons.pack is None,
+        cfg, lambda tried: _opened(tried, lessons, out), check=check,
         trial=lambda tried, stores: _session(tried, stores, out).trial(),
     )  # fmt: skip
     with _opened(cfg, lessons, out) as stores:
-        places = _places_of(stores)
         if current().is_first:
             check_label_rows(stores, cfg)
         trees = lessons.trees and (lessons.pack is None or bool(lessons.paths))
-        run = learn(out, cfg, stores, places, overwrite=overwrite, resume=resume, trees=trees)
+        run = learn(
+            out, cfg, stores, overwrite=overwrite, resume=resume, trees=trees, left_open=left_open,
+        )  # fmt: skip
         opened = {store.path: store.sampler.store for store in stores}
     kept = dataclasses.replace(run, trees=kept_trees(run))
     if not lessons.trees:
@@ -156,6 +166,21 @@ def train_with(
             return kept
         opened = verified_stores(lessons.paths, lessons.verify)
     return with_trees(run, opened)
+
+
+def _with_opened(lessons: Lessons) -> Lessons:
+    """The material with its stores open, but for a pack."""
+    paths = lessons.paths
+    if lessons.pack is not None or lessons.opened is not None:
+        return lessons
+    if not paths or not lessons.names:
+        raise TaskError("a run needs at least one store and one task, or a pack (--prebatched)")
+    for path in paths:
+        if (Path(path) / MARK).exists():
+            raise PackError(f"'{path}' is a pack and not a store: give it with --prebatched")
+    if len(set(paths)) < len(paths):
+        raise TaskError("a store is given twice")
+    return dataclasses.replace(lessons, opened=verified_stores(paths, lessons.verify))
 
 
 @contextlib.contextmanager
@@ -174,15 +199,8 @@ def _opened(cfg: Config, lessons: Lessons, out: Path) -> Iterator[tuple[OpenStor
             ),
         )  # fmt: skip
         return
-    if not paths or not lessons.names:
-        raise TaskError("a run needs at least one store and one task, or a pack (--prebatched)")
-    for path in paths:
-        if (Path(path) / MARK).exists():
-            raise PackError(f"'{path}' is a pack and not a store: give it with --prebatched")
-    if len(set(paths)) < len(paths):
-        raise TaskError("a store is given twice")
-    opened = lessons.opened or verified_stores(paths, lessons.verify)
-    places = find_places(opened, lessons.names, lessons.weights)
+    opened = lessons.opened or {}
+    places = find_places(opened, lessons.names or (), lessons.weights)
     with open_stores(opened, places, cfg, **current().sampler_options(cfg)) as stores:
         yield stores
 
@@ -214,6 +232,32 @@ def _places_of(stores: Sequence[OpenStore]) -> tuple[TaskPlace, ...]:
     )
 
 
+def _checked_record(
+    folder: Path, cfg: Config, stores: Sequence[OpenStore],
+    pretraining: Mapping[str, Any] | None = None, *, trees: bool = False,
+    left_open: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """What checkpoints record of the run; raises if it cannot be trained here, or if another rank
+    trains something else."""
+    attention_path(cfg)
+    check_budget(cfg, stores)
+    group, made = current(), stores[0].made
+    group.check_can_train()
+    record = checkpoint.make_record(
+        cfg, _places_of(stores), {s.path: s.metadata for s in stores}, pretraining, folder,
+        repeats_of(stores, cfg), None if made is None else made.about["path"], trees,
+    )  # fmt: skip
+    record["left_open"] = list(left_open)
+    known = [entry["fingerprint"] for entry in record["stores"]]
+    group.check_same(
+        {
+            **cfg.to_dict(), "tasks": record["tasks"], "fingerprints": known,
+            "pretraining": pretraining, "pack": [store.pack for store in stores],
+        }
+    )  # fmt: skip
+    return record
+
+
 def _session(cfg: Config, stores: Sequence[OpenStore], out: Path) -> Session:
     """A session of settings that are tried."""
     metadata = {store.path: store.metadata for store in stores}
@@ -228,34 +272,21 @@ def with_kept_choices(cfg: Config, folder: Path) -> Config:
 
 
 def learn(
-    folder: Path, cfg: Config, stores: tuple[OpenStore, ...], places: tuple[TaskPlace, ...], *,
-    overwrite: bool, resume: bool, pretraining: Mapping[str, Any] | None = None,
-    trees: bool = False,
+    folder: Path, cfg: Config, stores: tuple[OpenStore, ...], *, overwrite: bool, resume: bool,
+    pretraining: Mapping[str, Any] | None = None, trees: bool = False,
+    left_open: Sequence[str] = (),
 ) -> Run:  # fmt: skip
     """Train in a folder from stores that are open, alone or with the ranks that were joined.
 
     Args:
         pretraining: of a run without tasks, "seeds" and "weights" of the stores in their order.
         trees: whether trees are to be fitted on the run's tasks afterwards.
+        left_open: the settings that are chosen here, or were (`Config.left_open`).
     """
-    attention_path(cfg)  # raises if there is none, before anything is removed
-    check_budget(cfg, stores)
     group = current()
-    group.check_can_train()
     cfg = with_steps(cfg, stores, tell=group.is_first)
     cfg = cfg.replace(steps=group.tell(cfg.steps), max_hops=cfg.hop_limit)
-    made = stores[0].made
-    record = checkpoint.make_record(
-        cfg, places, {s.path: s.metadata for s in stores}, pretraining, folder,
-        repeats_of(stores, cfg), None if made is None else made.about["path"], trees,
-    )  # fmt: skip
-    known = [entry["fingerprint"] for entry in record["stores"]]
-    group.check_same(
-        {
-            **cfg.to_dict(), "tasks": record["tasks"], "fingerprints": known,
-            "pretraining": pretraining, "pack": [store.pack for store in stores],
-        }
-    )  # fmt: skip
+    record = _checked_record(folder, cfg, stores, pretraining, trees=trees, left_open=left_open)
     with contextlib.ExitStack() as until_done:
         done, is_done = None, False
         if group.is_first:
@@ -265,6 +296,8 @@ def learn(
             if not is_done:
                 until_done.enter_context(held(folder))
                 done = checkpoint.newest_whole(folder) if resume else None
+            if done is not None:
+                record["left_open"] = checkpoint.load_record(folder, done).get("left_open", [])
             prepare(folder, record, done, overwrite=overwrite)
         done, is_done = group.tell((done, is_done))
         if not is_done:
@@ -272,7 +305,7 @@ def learn(
         session = Session(out=folder, config=cfg, stores=stores, record=record, group=group)
         weights = session.open() if is_done else session.train(done)
     return Run(
-        out=folder, places=places, config=cfg, step=weights.step, params=weights.params,
+        out=folder, places=_places_of(stores), config=cfg, step=weights.step, params=weights.params,
         stores=tuple(store.path for store in stores),
         seeds=checkpoint.read_seeds(record),
     )  # fmt: skip

@@ -32,32 +32,35 @@ PARTS = 3  # of the steps of the training, that a trial takes at most one of
 LEAST_LABELS = 200  # of val, by which hops are chosen
 
 Opened = Callable[[Config], contextlib.AbstractContextManager[tuple[OpenStore, ...]]]
+Check = Callable[[Sequence[OpenStore]], None]
 Trial = Callable[[Config, Sequence[OpenStore]], Score | None]
 
 
-def chosen_hops(cfg: Config, opened: Opened, trial: Trial, *, is_tried: bool = True) -> Config:
+def chosen_hops(cfg: Config, opened: Opened, trial: Trial, check: Check) -> Config:
     """The settings with the better number of hops; those that have one as they are.
 
     Args:
         opened: the run's stores, with samplers of some settings.
         trial: the score of a short training.
-        is_tried: whether there are contexts of any number of hops.
+        check: raises what the training would, before anything is tried.
     """
     if cfg.max_hops != AUTO:
         return cfg
-    if not is_tried or cfg.eval_every == 0:
+    if cfg.eval_every == 0 or cfg.train_on_val or cfg.past is not None:
         return cfg.replace(max_hops=USUAL_HOPS)
     group, began = current(), time.perf_counter()
-    group.check_can_train()
-    group.check_same(cfg.to_dict())
     steps, scores = 0, dict[int, Score | None]()
     for hops in HOPS:
         tried = cfg.replace(max_hops=hops, eval_every=None, learning_rate=TRIAL_RATE)
         with opened(tried) as stores:
-            steps = steps or _trial_steps(cfg, stores)
+            steps = steps or group.tell(_trial_steps(cfg, stores))
             tried = tried.replace(steps=steps)
             if not is_guarded(tried) or not _has_labels(stores):
                 return cfg.replace(max_hops=USUAL_HOPS)
+            if hops == HOPS[0]:
+                check(stores)
+                if group.is_first:
+                    say(f"trying contexts of 1 and of 2 hops, {steps} steps each (--max-hops)")
             score = trial(tried, stores)
             scores[hops] = Score(*told) if (told := group.tell(score)) is not None else None
     known = {hops: score for hops, score in scores.items() if score is not None}
@@ -66,7 +69,7 @@ def chosen_hops(cfg: Config, opened: Opened, trial: Trial, *, is_tried: bool = T
         name = known[best].metric
         values = ", ".join(f"{hops} {metric_text(s.value)}" for hops, s in known.items())
         say(
-            f"contexts go {best} hop{'s' * (best > 1)} (--max-hops): {name} on val by hops is"
+            f"contexts go {best} hop{'s' * (best > 1)}: {name} on val by hops is"
             f" {values}, after {steps} steps of each in {time.perf_counter() - began:.0f} s"
         )
     return cfg.replace(max_hops=best)

@@ -25,7 +25,7 @@ import jax
 import numpy as np
 from headwater.shared import say
 
-from confluence.config import Config
+from confluence.config import USUAL_HOPS, Config
 from confluence.data.reach import describe_unreached
 from confluence.data.stores import (
     Mixture,
@@ -47,6 +47,7 @@ from confluence.training.guard import evaluation_steps, is_over
 from confluence.training.step import (
     Constants,
     Feed,
+    NonFiniteLossError,
     StepRunner,
     TrainState,
     first_state,
@@ -129,14 +130,19 @@ class Session:
         width = int(self.record["embedder"]["dim"])
         state, _ = self._first_state(width, None)
         keeper = Scoreboard() if self.group.is_first else None
-        with StopRequest() as stop:
+        with StopRequest("stopping after this step; nothing is saved yet") as stop:
             agreed = AgreedStop(self.group, stop)
-            is_done = self._fit(state, width, RankLog(steps_done=0), agreed, keeper)
-            agreed.adopt()
-        if not is_done:
+            try:
+                self._fit(state, width, RankLog(steps_done=0), agreed, keeper)
+            except NonFiniteLossError:
+                return None  # on all ranks
+            finally:
+                agreed.adopt()
+            asked = max(self.group.gather(stop.signal_number or 0))  # one after the last vote, too
+        if asked:
+            stop.signal_number = asked
             raise TrainingStopped(
-                f"stopped by {stop.name()} before the training, and nothing is saved",
-                stop.signal_number or 0,
+                f"stopped by {stop.name()} before the training: nothing is saved", asked
             )
         return None if keeper is None else keeper.best_score()
 
@@ -222,10 +228,13 @@ class Session:
             )
 
     def _say_unreached(self) -> None:
-        """Which tables the contexts of each task cannot show."""
+        """Which tables the contexts of each task cannot show; if the number of hops was chosen,
+        those that the largest of them cannot."""
+        is_chosen = "max_hops" in self.record.get("left_open", ())
+        hops = USUAL_HOPS if is_chosen else self.config.hop_limit
         for store in self.stores:
             for place in store.places:
-                for line in describe_unreached(store.metadata, place.name, self.config.hop_limit):
+                for line in describe_unreached(store.metadata, place.name, hops):
                     say(f"{place.title}: {line}")
 
     def _say_repeats(self) -> None:

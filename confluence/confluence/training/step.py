@@ -472,8 +472,10 @@ class Predictor:
     def __init__(
         self, cfg: Config, tables: Tables, *, category_limit: int, row_shape: RowShape | None = None
     ) -> None:
-        # Which rows are visible is the sampler's business, and may be a dict, which has no hash.
-        cfg = cfg.replace(visible_until=None)
+        # Which rows are visible is the sampler's business, and may be a dict, which has no hash;
+        # trainings of other lengths, rates or hops share the compiled pass.
+        usual = {"max_hops": None, "steps": None, "learning_rate": Config.learning_rate}
+        cfg = cfg.replace(visible_until=None, **usual)
         self._predict = _jitted_forward(cfg, category_limit, row_shape)
         self._tables = tables
 

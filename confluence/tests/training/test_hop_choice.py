@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +19,9 @@ from confluence.cli.arguments import setting_parsers
 from confluence.config import AUTO, Config, ConfigError, PastConfig, preset
 from confluence.folder import checkpoint
 from confluence.folder.checkpoint import Score
-from confluence.training import hop_choice
+from confluence.training import guard, hop_choice
 from confluence.training.hop_choice import chosen_hops
+from confluence.training.val_scores import ValScores
 
 ASKED = Config(max_hops=AUTO, steps=600)
 
@@ -37,7 +40,7 @@ def store_of(val: int) -> Any:
 
 
 def choose(
-    cfg: Config, goodness: Mapping[int, float | None], val: int = 500, **how: Any
+    cfg: Config, goodness: Mapping[int, float | None], val: int = 500
 ) -> tuple[Any, list[tuple[Any, Any]]]:
     """The hops that are chosen by such scores, and what was tried: hops and steps."""
     tried: list[tuple[Any, Any]] = []
@@ -52,18 +55,19 @@ def choose(
         value = goodness[settings.max_hops]
         return None if value is None else Score("auroc", value, value)
 
-    return chosen_hops(cfg, opened, trial, **how).max_hops, tried
+    return chosen_hops(cfg, opened, trial, check=lambda stores: None).max_hops, tried
 
 
 def test_the_better_score_chooses(capsys: Any) -> None:
     assert choose(ASKED, {1: 0.6, 2: 0.7}) == (2, [(1, 200), (2, 200)])
     said = capsys.readouterr().err
-    assert "contexts go 2 hops (--max-hops): auroc on val by hops is 1 0.6000, 2 0.7000" in said
+    assert "contexts go 2 hops: auroc on val by hops is 1 0.6000, 2 0.7000" in said
     assert "after 200 steps of each in 0 s" in said
     assert choose(ASKED, {1: 0.7, 2: 0.6})[0] == 1
-    assert "contexts go 1 hop (--max-hops)" in capsys.readouterr().err
+    assert "contexts go 1 hop: " in capsys.readouterr().err
     assert choose(ASKED, {1: 0.7, 2: 0.7})[0] == 1  # the cheaper one
     assert choose(ASKED, {1: None, 2: None})[0] == 2
+    assert choose(ASKED, {1: None, 2: 0.1})[0] == 2 and choose(ASKED, {1: 0.1, 2: None})[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,6 @@ def test_nothing_is_tried_if_nothing_may_be_chosen(cfg: Config) -> None:
 def test_few_labels_choose_nothing() -> None:
     assert choose(ASKED, {1: 1.0, 2: 0.0}, val=199) == (2, [])
     assert choose(ASKED, {1: 1.0, 2: 0.0}, val=200)[0] == 1
-    assert choose(ASKED, {1: 1.0, 2: 0.0}, is_tried=False) == (2, [])  # a pack has one number
 
 
 def test_trials_are_a_part_of_a_training() -> None:
@@ -111,7 +114,9 @@ def test_a_run_keeps_the_hops_that_it_chose(
     out, settings = tmp_path / "run", {**SMALL, "max_hops": AUTO, "steps": 300, "save_every": 0}
     run = confluence.train(shop_store, task="subscribed", out=out, trees=False, **settings)
     said = capsys.readouterr().err
+    assert "trying contexts of 1 and of 2 hops, 100 steps each" in said
     assert f"contexts go {run.config.max_hops} hop" in said and "after 100 steps of each" in said
+    assert "--max-hops 2 goes further" not in said  # it was tried
     kept = checkpoint.load_record(out)["config"]["max_hops"]
     assert kept == run.config.max_hops and kept in (1, 2)
     assert confluence.load(out).config.max_hops == kept
@@ -124,3 +129,56 @@ def test_a_run_keeps_the_hops_that_it_chose(
             shop_store, task="subscribed", out=out, trees=False, resume=True,
             **{**settings, "max_hops": 3 - kept},
         )  # fmt: skip
+
+
+TRIED = {**SMALL, "max_hops": AUTO, "steps": 300, "save_every": 0, "trees": False}
+
+
+@pytest.fixture
+def tried(shop_store: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What trains after trials."""
+    monkeypatch.setattr(hop_choice, "LEAST_LABELS", 5)
+    return {"store": shop_store, "task": "subscribed", **TRIED}
+
+
+@pytest.mark.parametrize("step", [50, 100])  # 100 is the last of the trial
+def test_a_stop_in_a_trial_leaves_nothing(
+    step: int, tried: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    real = ValScores.score
+
+    def asked(self: Any, params: Any, at: int, log: Any) -> Any:
+        if at == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(self, params, at, log)
+
+    monkeypatch.setattr(ValScores, "score", asked)
+    monkeypatch.setattr(guard, "PATIENCE", 99)
+    with pytest.raises(confluence.TrainingStopped, match="before the training: nothing is saved"):
+        confluence.train(out=tmp_path / "run", **tried)
+    assert not (tmp_path / "run").exists()
+    said = capsys.readouterr().err
+    assert "nothing is saved yet" in said and "to save" not in said
+
+
+def test_what_a_training_refuses_is_refused_before_the_trials(
+    tried: dict[str, Any], tmp_path: Path, capsys: Any
+) -> None:
+    short = {**tried, "steps": 3, "max_hops": 2, "width": 32}
+    confluence.train(out=tmp_path / "run", **short)
+    with pytest.raises(FileExistsError, match="holds a run"):
+        confluence.train(out=tmp_path / "run", **tried)
+    with pytest.raises(checkpoint.CheckpointError, match="has another model"):
+        confluence.train(out=tmp_path / "other", init_from=str(tmp_path / "run"), **tried)
+    with pytest.raises(checkpoint.CheckpointError, match="max_hops was 2 and is 'auto'"):
+        confluence.train(out=tmp_path / "run", resume=True, **{**tried, "width": 32})
+    assert "trying" not in capsys.readouterr().err
+
+
+def test_a_trial_that_diverges_is_left_out(
+    tried: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(hop_choice, "TRIAL_RATE", 1e30)
+    run = confluence.train(out=tmp_path / "run", **{**tried, "eval_every": None})
+    assert run.config.max_hops == 2
+    assert "contexts go" not in capsys.readouterr().err
