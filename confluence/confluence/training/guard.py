@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 FIRST = (25, 50, 75, 100)  # steps after which val is scored, and then evenly
 EVALUATIONS = 10
 LEAST_STEPS = 100  # with fewer, no weights are chosen
-SAMPLE = 1_000  # labels of val that a score is of
+SAMPLE = 2_000  # labels of val that a score is of
 PATIENCE = (
     6  # scores without a better one end a training; with 4, no-votes of the suite lost a third
 )
