@@ -66,6 +66,11 @@ VERBS = ("infer", "build", "train", "evaluate", "predict", "parquet")
 Told = dict[str, Any]  # of a cell: its error, streams, and what it showed
 
 
+def lines_of(told: Told) -> list[str]:
+    """What a cell printed; a kernel sends a line in one message or in two."""
+    return "".join(told["streams"]).splitlines()
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Told]]]:
     """What each step showed, "without" ipywidgets, and then "with" it in the same kernel, as
@@ -105,22 +110,22 @@ def test_duckdb_refuses_the_setting_in_a_kernel_without_ipywidgets_only(
     assert [without["begin"]["error"], without["bar"]["error"]] == [None, None]
     assert "'ipywidgets' is missing" in without["touch"]["error"]
     assert there["touch"]["error"] is None
-    assert [of["bar"]["streams"] for of in (without, there)] == [["(False,)\n"], ["(True,)\n"]]
+    assert [lines_of(of["bar"]) for of in (without, there)] == [["(False,)"], ["(True,)"]]
 
 
 @pytest.mark.parametrize("which", ["without", "with"])
 def test_a_model_is_made_and_used_in_a_kernel(told: dict[str, dict[str, Told]], which: str) -> None:
     steps = told[which]
     assert {name: steps[name]["error"] for name in VERBS} == dict.fromkeys(VERBS)
-    assert steps["predict"]["streams"][-1] == "2\n"
-    assert steps["parquet"]["streams"][-1] == "True\n"
+    assert lines_of(steps["predict"])[-1] == "2"
+    assert lines_of(steps["parquet"])[-1] == "True"
 
 
 @pytest.mark.parametrize("which", ["without", "with"])
 def test_a_cell_that_trains_prints_a_line_before_it_compiles(
     told: dict[str, dict[str, Told]], which: str
 ) -> None:
-    lines = "".join(told[which]["train"]["streams"]).splitlines()
+    lines = lines_of(told[which]["train"])
     assert "COMPILED" in lines
     assert [line for line in lines[: lines.index("COMPILED")] if line.startswith("compiling for ")]
 
