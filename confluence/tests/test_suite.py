@@ -21,6 +21,7 @@ NO_MORE = {"order", "score", "top3"}  # test seeds, in these databases
 sys.path.insert(0, str(SUITE))
 import ask_suite  # noqa: E402
 import suite_sources  # noqa: E402
+import try_settings  # noqa: E402
 
 # ---- pairs
 
@@ -127,6 +128,18 @@ def test_each_question_has_its_metadata_and_is_described() -> None:
     assert found == named
     described = (SUITE / "README.md").read_text("utf-8")
     assert all(f"| {name} | {database} |" in described for database, name in named)
+
+
+def test_settings_that_were_tried_are_rows_of_a_table() -> None:
+    """A column for each question; a setting of several values is the same one when it is read."""
+    row = {"question": "late", "settings": {"staleness": (0.5, 30.0)}, "seed": 42, "score": 0.6}
+    read = json.loads(json.dumps(row))
+    assert try_settings.key_of(row) == try_settings.key_of(read)
+    other = {**row, "question": "duel", "settings": {"steps": 600}, "score": 0.5}
+    lines = [line.split() for line in try_settings.table([read, other])]
+    assert lines[0] == ["settings", "duel", "late"]
+    assert lines[1][-1] == "0.6000" and "staleness=[0.5," in lines[1]
+    assert lines[2] == ["steps=600", "seed=42", "0.5000"]
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the databases of the suite are not here")

@@ -22,7 +22,7 @@ from confluence.ranks.group import current
 SECONDS = 75.0  # of steps; with trials of hops, scores and trees about two minutes
 START_SECONDS = 10.0  # of compiling before them
 EPOCHS = 20  # over the train seeds, at most
-LEAST_STEPS = 100
+LEAST_STEPS = 100  # with fewer, val chooses no weights (`training/guard.py`)
 STEP_SECONDS = 3e-3  # of a step, whatever it has
 CELL_SECONDS = 20e-6  # of each cell of it, by a model of the preset small
 LAYER_WIDTHS = 2 * 64  # layers times width of that model

@@ -18,17 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confluence.config import Config
+from confluence.data.planned_steps import LEAST_STEPS
 from confluence.data.tasks import VAL, Labels
 
 Ints = NDArray[np.int64]
 
 FIRST = (25, 50, 75, 100)  # steps after which val is scored, and then evenly
 EVALUATIONS = 10
-LEAST_STEPS = 100  # with fewer, no weights are chosen
 SAMPLE = 2_000  # labels of val that a score is of
-PATIENCE = (
-    6  # scores without a better one end a training; with 4, no-votes of the suite lost a third
-)
+PATIENCE = 6  # scores without a better one end a training; with 4 no-votes of suite/ lost a third
 UNSCORED = 255  # in place of the split of a seed that is not in the sample
 
 

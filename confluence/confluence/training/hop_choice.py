@@ -17,13 +17,13 @@ import numpy as np
 from headwater.shared import say
 
 from confluence.config import AUTO, USUAL_HOPS, Config
-from confluence.data.planned_steps import with_steps
+from confluence.data.planned_steps import LEAST_STEPS, with_steps
 from confluence.data.stores import OpenStore
 from confluence.data.tasks import VAL
 from confluence.folder.checkpoint import Score
 from confluence.ranks.group import current
 from confluence.scores.metrics import metric_text
-from confluence.training.guard import LEAST_STEPS, is_guarded
+from confluence.training.guard import is_guarded
 
 HOPS = (1, 2)
 TRIAL_STEPS = 200  # at most

@@ -4,8 +4,8 @@
 
 Everything a run does beside stepping happens here, at steps that the configuration names: lines of
 the log, evaluation on val, checkpoints. A state is saved after it was evaluated, so that a run that
-goes on evaluates at the same steps as one that was never stopped. The weights with the best score
-answer, the last ones if there is no score.
+resumes is scored at the same steps as one that was never stopped. The weights with the best score
+answer; without scores the last ones do.
 
 Where several ranks train, each has a session. They step and evaluate together; rank 0 alone reads
 and writes the folder, and sends the others what they need of it.

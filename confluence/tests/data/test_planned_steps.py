@@ -71,7 +71,7 @@ def test_few_seeds_take_few_steps(seeds: int) -> None:
 def test_a_run_keeps_its_steps(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """Printed, recorded, and the same when it goes on, if the table has changed by then too."""
+    """Printed, recorded, and the same when it resumes, if the table has changed by then too."""
     settings = {**SMALL, "preset": "small", "heads": 2, "trees": False, "eval_every": 0}
     monkeypatch.setattr(planned_steps, "LEAST_STEPS", 5)
     monkeypatch.setattr(planned_steps, "EPOCHS", 0.5)

@@ -42,7 +42,7 @@ def store_of(val: int) -> Any:
 def choose(
     cfg: Config, goodness: Mapping[int, float | None], val: int = 500
 ) -> tuple[Any, list[tuple[Any, Any]]]:
-    """The hops that are chosen by such scores, and what was tried: hops and steps."""
+    """The hops that are chosen by such scores, and the hops and steps of each trial."""
     tried: list[tuple[Any, Any]] = []
 
     @contextlib.contextmanager
