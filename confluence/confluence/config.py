@@ -26,10 +26,11 @@ from confluence.value_checks import (
     tuple_kind,
 )
 
-AUTO = "auto"  # a `cell_budget` that `train` measures, a `max_hops` that it chooses
-OPEN_SETTINGS: dict[str, Any] = {"steps": None, "max_hops": AUTO}
+AUTO = "auto"  # a `cell_budget` that `train` measures; contexts that it chooses
+USUAL_HOPS = 2
+USUAL_CONTEXTS = {"max_hops": USUAL_HOPS, "label_rows": 0}  # until they are chosen, or cannot be
+OPEN_SETTINGS: dict[str, Any] = {"steps": None, **dict.fromkeys(USUAL_CONTEXTS, AUTO)}
 """Values that leave a choice to the training, which keeps it when it resumes."""
-USUAL_HOPS = 2  # if "auto" cannot choose
 MEMORY_FRACTION = 0.9  # of the memory, which a step may take then
 
 
@@ -61,8 +62,12 @@ class Config:
     child_counts: bool = _contexts(
         False, "cells for how many children a row has, and how old they are"
     )
-    label_rows: int = _contexts(
-        0, "most earlier seeds of the anchor in a context, with their known labels", "[0, inf]"
+    label_rows: int | str = _contexts(
+        0,
+        "most earlier seeds of the anchor in a context, with their known labels; auto: 0 or 8, by"
+        " val",
+        "[0, inf]",
+        words=(AUTO,),
     )
     peer_labels: int = _contexts(
         0, "most known labels of other anchors in a context, the latest ones", "[0, 1024]"
@@ -227,7 +232,7 @@ class Config:
                 alone and self.half_life_days is not None,
                 "half_life_days needs objective 'task'",
             ),
-            (alone and self.label_rows > 0, "label_rows need objective 'task'"),
+            (alone and self.label_row_limit > 0, "label_rows need objective 'task'"),
             (alone and self.peer_labels > 0, "peer_labels need objective 'task'"),
             (
                 not alone and self.seed_tables is not None,
@@ -269,8 +274,13 @@ class Config:
 
     @property
     def hop_limit(self) -> int | None:
-        """`max_hops` as a number; 2 until it is chosen (`training/hop_choice.py`)."""
+        """`max_hops` as a number; 2 until it is chosen (`training/context_choice.py`)."""
         return USUAL_HOPS if isinstance(self.max_hops, str) else self.max_hops
+
+    @property
+    def label_row_limit(self) -> int:
+        """`label_rows` as a number; 0 until it is chosen (`training/context_choice.py`)."""
+        return 0 if isinstance(self.label_rows, str) else self.label_rows
 
     @property
     def step_count(self) -> int:
@@ -294,6 +304,11 @@ class Config:
     def with_choices(self, made: Mapping[str, Any]) -> Self:
         """A copy that takes from others what it leaves open."""
         return self.replace(**{name: made[name] for name in self.left_open() if name in made})
+
+    def with_usual_contexts(self) -> Self:
+        """A copy with the usual contexts if they are left open."""
+        open_ones = [name for name in self.left_open() if name in USUAL_CONTEXTS]
+        return self.replace(**{name: USUAL_CONTEXTS[name] for name in open_ones})
 
     def for_answers(self) -> Self:
         """The settings of contexts that are to be answered: no gap is drawn, no cell is masked next
@@ -349,8 +364,8 @@ def tiny() -> Config:
 def small() -> Config:
     """For a first answer: `confluence run ... --preset small`; about 2 minutes on two CPU cores."""
     return Config(
-        width=64, heads=4, layers=2, sequence_length=128, max_rows=32, child_width=8, batch_size=32,
-        steps=None, learning_rate=3e-3,
+        width=64, heads=4, layers=2, sequence_length=128, max_rows=32, child_width=8,
+        label_rows=AUTO, batch_size=32, steps=None, learning_rate=3e-3,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import headwater
 from headwater.shared import add_no_verify, add_source
 
 from confluence.cli import commands as does
-from confluence.config import AUTO, MEMORY_FRACTION, PRESETS, Config
+from confluence.config import AUTO, MEMORY_FRACTION, PRESETS, USUAL_CONTEXTS, Config
 from confluence.value_checks import GROUPS, in_signs, setting_kinds, settings_of, tuple_kind, typed
 from confluence.version import VERSION
 
@@ -457,7 +457,8 @@ def _count(text: str) -> int:
 def setting_parsers() -> dict[str, Callable[[str], Any]]:
     """How to read each field of Config from the command line."""
     readers = {name: _setting_reader(kinds) for name, kinds in setting_kinds(Config).items()}
-    return {**readers, **{name: _or_auto(readers[name]) for name in ("cell_budget", "max_hops")}}
+    chosen = ("cell_budget", *USUAL_CONTEXTS)
+    return {**readers, **{name: _or_auto(readers[name]) for name in chosen}}
 
 
 def _or_auto(read_number: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -154,7 +154,7 @@ def open_sampler(store: headwater.Store, cfg: Config, *tasks: str, **overrides: 
         "max_rows": cfg.max_rows, "max_hops": cfg.hop_limit, "child_order": cfg.child_order,
         "identifier_cells": cfg.identifier_cells, "tasks": list(tasks) or None,
         "visible_until": cfg.visible_until, "num_threads": cfg.num_threads, "layout": "flat",
-        "child_counts": cfg.child_counts, "label_rows": cfg.label_rows,
+        "child_counts": cfg.child_counts, "label_rows": cfg.label_row_limit,
         "peer_labels": cfg.peer_labels,
         "context_labels": cfg.context_labels, "staleness": cfg.staleness,
         "cell_dropout": cfg.cell_dropout,

@@ -67,8 +67,7 @@ def prebatch(
 
     The other arguments are those of `confluence.train`.
     """
-    cfg, folder = preset_config(preset, **overrides), Path(out)
-    cfg = cfg.replace(max_hops=cfg.hop_limit)
+    cfg, folder = preset_config(preset, **overrides).with_usual_contexts(), Path(out)
     _check(cfg, store, epochs=epochs, ranks=ranks)
     check_outside(folder, [str(store)])
     check_free(folder, overwrite=overwrite)

@@ -29,7 +29,7 @@ from confluence.runs.run import Run
 from confluence.runs.run_folder import check as check_folder
 from confluence.runs.run_folder import check_choice, prepare
 from confluence.runs.tree_share import kept_trees, with_trees
-from confluence.training.hop_choice import chosen_hops
+from confluence.training.context_choice import with_contexts
 from confluence.training.session import Session
 from confluence.trees.label_row_check import check_label_rows
 from confluence.watch.trackers import check_installed
@@ -144,7 +144,7 @@ def train_with(
             step = checkpoint.newest_whole(out) if resume else None
             check_folder(out, record, step, overwrite=overwrite)
 
-    cfg = chosen_hops(
+    cfg = with_contexts(
         cfg, lambda tried: _opened(tried, lessons, out), check=check,
         trial=lambda tried, stores: _session(tried, stores, out).trial(),
     )  # fmt: skip
@@ -285,7 +285,7 @@ def learn(
     """
     group = current()
     cfg = with_steps(cfg, stores, tell=group.is_first)
-    cfg = cfg.replace(steps=group.tell(cfg.steps), max_hops=cfg.hop_limit)
+    cfg = cfg.replace(steps=group.tell(cfg.steps)).with_usual_contexts()
     record = _checked_record(folder, cfg, stores, pretraining, trees=trees, left_open=left_open)
     with contextlib.ExitStack() as until_done:
         done, is_done = None, False

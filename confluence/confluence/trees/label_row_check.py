@@ -17,7 +17,7 @@ from confluence.trees.time_lists import Moments
 
 def check_label_rows(stores: Sequence[OpenStore], cfg: Config) -> None:
     """Warn of tasks whose contexts have no label rows, though the settings ask for some."""
-    if not cfg.label_rows:
+    if not cfg.label_row_limit:
         return
     for store in stores:
         for place, task, labels in zip(store.places, store.tasks, store.labels, strict=True):
@@ -27,6 +27,15 @@ def check_label_rows(stores: Sequence[OpenStore], cfg: Config) -> None:
                     f"label_rows is {cfg.label_rows}, and task '{place.title}' {reason}",
                     stacklevel=3,
                 )
+
+
+def has_label_rows(stores: Sequence[OpenStore], cfg: Config) -> bool:
+    """Whether contexts of each task could have label rows, in every split."""
+    return all(
+        _reason(task, labels, cfg, store.metadata["tasks"][task.index]) is None
+        for store in stores
+        for task, labels in zip(store.tasks, store.labels, strict=True)
+    )
 
 
 def _reason(task: Task, labels: Labels, cfg: Config, entry: Mapping[str, Any]) -> str | None:

@@ -24,7 +24,7 @@ from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.launch import free_port
 from confluence.ranks.stop import StopRequest
 from confluence.scores.scoring import Predictions
-from confluence.training import guard, hop_choice, smoke
+from confluence.training import context_choice, guard, smoke
 from confluence.training.step import Constants, GradientSums, StepRunner, first_state
 
 CONFIG: dict[str, Any] = {
@@ -237,10 +237,10 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
 
 
 GUARDED = """
-from confluence.training import guard, hop_choice, val_scores
+from confluence.training import guard, context_choice, val_scores
 
-guard.LEAST_STEPS = hop_choice.LEAST_STEPS = 10
-guard.SAMPLE, hop_choice.LEAST_LABELS, val_scores.LEAST_SCORED = 15, 5, 5
+guard.LEAST_STEPS = context_choice.LEAST_STEPS = 10
+guard.SAMPLE, context_choice.LEAST_LABELS, val_scores.LEAST_SCORED = 15, 5, 5
 """
 
 
@@ -257,9 +257,9 @@ def test_ranks_choose_hops_and_weights_as_one_process_does(
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("contexts go ") == 1
     monkeypatch.setattr(guard, "LEAST_STEPS", 10)
-    monkeypatch.setattr(hop_choice, "LEAST_STEPS", 10)
+    monkeypatch.setattr(context_choice, "LEAST_STEPS", 10)
     monkeypatch.setattr(guard, "SAMPLE", 15)
-    monkeypatch.setattr(hop_choice, "LEAST_LABELS", 5)
+    monkeypatch.setattr(context_choice, "LEAST_LABELS", 5)
     run = confluence.train(
         shop_store, task="subscribed", out=tmp_path / "one", trees=False, **settings
     )

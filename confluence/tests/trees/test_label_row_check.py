@@ -13,7 +13,11 @@ from small import opened_tasks
 
 from confluence.config import Config
 from confluence.data.tasks import Labels
-from confluence.trees.label_row_check import _share_with_label, check_label_rows
+from confluence.trees.label_row_check import (
+    _share_with_label,
+    check_label_rows,
+    has_label_rows,
+)
 
 ALONE = r"'next_order' has them in \d+% of the contexts of train and in none of val and test"
 
@@ -53,6 +57,15 @@ def test_label_rows_that_bring_nothing(
 ) -> None:
     with pytest.warns(UserWarning, match=f"label_rows is 2, and task {says}"):
         check(shop_store, cfg.replace(label_rows=2, **settings), task)
+    with opened_tasks(shop_store, [task], cfg) as stores:  # they are not tried either
+        assert not has_label_rows(stores, cfg.replace(**settings))
+
+
+def test_one_task_without_label_rows_is_enough_not_to_try_them(
+    cfg: Config, shop_store: Path
+) -> None:
+    with opened_tasks(shop_store, ["churn", "rating"], cfg) as stores:
+        assert not has_label_rows(stores, cfg)
 
 
 @pytest.mark.parametrize(
@@ -69,3 +82,5 @@ def test_label_rows_that_all_splits_have(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check(shop_store, cfg.replace(**{"label_rows": 2, **settings}), task)
+    with opened_tasks(shop_store, [task], cfg) as stores:
+        assert has_label_rows(stores, cfg.replace(**settings)) == (task != "rating")

@@ -1,4 +1,4 @@
-"""How many hops contexts go, if val chooses."""
+"""How many hops contexts go, and whether they have label rows, if val chooses."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from confluence.cli.arguments import setting_parsers
 from confluence.config import AUTO, Config, ConfigError, PastConfig, preset
 from confluence.folder import checkpoint
 from confluence.folder.checkpoint import Score
-from confluence.training import guard, hop_choice
-from confluence.training.hop_choice import chosen_hops
+from confluence.training import context_choice, guard
+from confluence.training.context_choice import with_contexts
 from confluence.training.val_scores import ValScores
 
 ASKED = Config(max_hops=AUTO, steps=600)
@@ -55,7 +55,7 @@ def choose(
         value = goodness[settings.max_hops]
         return None if value is None else Score("auroc", value, value)
 
-    return chosen_hops(cfg, opened, trial, check=lambda stores: None).max_hops, tried
+    return with_contexts(cfg, opened, trial, check=lambda stores: None).max_hops, tried
 
 
 def test_the_better_score_chooses(capsys: Any) -> None:
@@ -92,12 +92,78 @@ def test_few_labels_choose_nothing() -> None:
 def test_trials_are_a_part_of_a_training() -> None:
     assert choose(ASKED.replace(steps=300), {1: 0, 2: 1})[1] == [(1, 100), (2, 100)]
     assert choose(ASKED.replace(steps=6000), {1: 0, 2: 1})[1] == [(1, 200), (2, 200)]
-    planned = preset("small", batch_size=2000)  # 20 epochs of 10,000 seeds are 100 steps
+    planned = preset(
+        "small", batch_size=2000, label_rows=0
+    )  # 20 epochs of 10,000 seeds are 100 steps
     assert choose(planned, {1: 0, 2: 1})[1] == [(1, 100), (2, 100)]
+
+
+ROWS_ASKED = ASKED.replace(label_rows=AUTO)
+BY_CONTEXTS = {(1, 0): 0.6, (2, 0): 0.7, (1, 8): 0.9, (2, 8): 0.8}
+
+
+def contexts(
+    cfg: Config, monkeypatch: pytest.MonkeyPatch, goodness: Mapping[tuple[Any, Any], float | None],
+    *, could_have: bool = True,
+) -> tuple[tuple[Any, Any], list[tuple[Any, Any]]]:  # fmt: skip
+    """The hops and label rows that are chosen by such scores, and those of each trial."""
+    tried: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(context_choice, "has_label_rows", lambda stores, cfg: could_have)
+
+    @contextlib.contextmanager
+    def opened(settings: Config) -> Iterator[tuple[Any, ...]]:
+        yield (store_of(500),)
+
+    def trial(settings: Config, stores: Sequence[Any]) -> Score | None:
+        tried.append((settings.max_hops, settings.label_rows))
+        value = goodness[tried[-1]]
+        return None if value is None else Score("auroc", value, value)
+
+    chosen = with_contexts(cfg, opened, trial, check=lambda stores: None)
+    return (chosen.max_hops, chosen.label_rows), tried
+
+
+def test_label_rows_are_tried_with_the_hops_that_were_chosen(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    assert contexts(ROWS_ASKED, monkeypatch, BY_CONTEXTS) == ((2, 8), [(1, 0), (2, 0), (2, 8)])
+    said = capsys.readouterr().err
+    assert "trying contexts with 8 label rows, 200 steps (--label-rows)" in said
+    assert (
+        "contexts have up to 8 label rows: auroc on val by label rows is 0 0.7000, 8 0.8000" in said
+    )
+    worse = {**BY_CONTEXTS, (2, 8): 0.7}
+    assert contexts(ROWS_ASKED, monkeypatch, worse)[0] == (2, 0)  # the cheaper one
+    assert "contexts have no label rows: " in capsys.readouterr().err
+    fixed = ROWS_ASKED.replace(max_hops=3)
+    by_three = {(3, 0): 0.7, (3, 8): 0.8}
+    assert contexts(fixed, monkeypatch, by_three) == ((3, 8), [(3, 0), (3, 8)])
+    assert contexts(fixed, monkeypatch, {**by_three, (3, 8): None})[0] == (3, 0)
+
+
+def test_label_rows_are_not_tried_where_no_context_has_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = contexts(ROWS_ASKED, monkeypatch, BY_CONTEXTS, could_have=False)
+    assert found == ((2, 0), [(1, 0), (2, 0)])
+    fixed = ROWS_ASKED.replace(max_hops=1)
+    assert contexts(fixed, monkeypatch, BY_CONTEXTS, could_have=False) == ((1, 0), [])
+
+
+@pytest.mark.parametrize("settings", [{"eval_every": 0}, {"train_on_val": True}, {"steps": 299}])
+def test_there_are_no_label_rows_if_nothing_may_be_chosen(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cfg = ROWS_ASKED.replace(**settings)
+    assert contexts(cfg, monkeypatch, BY_CONTEXTS) == ((2, 0), [])
 
 
 def test_auto_is_the_word() -> None:
     assert preset("small").max_hops == preset("laptop").max_hops == AUTO
+    assert preset("small").label_rows == AUTO and preset("small").label_row_limit == 0
+    assert preset("small", label_rows=3).label_row_limit == 3
+    assert preset("laptop").label_rows == preset("demo").label_rows == 0
+    assert [setting_parsers()["label_rows"](text) for text in ("auto", "3")] == [AUTO, 3]
     assert preset("small").hop_limit == 2 and preset("small", max_hops=1).hop_limit == 1
     read = setting_parsers()["max_hops"]
     assert [read(text) for text in ("auto", "3", "none")] == [AUTO, 3, None]
@@ -110,7 +176,7 @@ def test_auto_is_the_word() -> None:
 def test_a_run_keeps_the_hops_that_it_chose(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr(hop_choice, "LEAST_LABELS", 5)
+    monkeypatch.setattr(context_choice, "LEAST_LABELS", 5)
     out, settings = tmp_path / "run", {**SMALL, "max_hops": AUTO, "steps": 300, "save_every": 0}
     run = confluence.train(shop_store, task="subscribed", out=out, trees=False, **settings)
     said = capsys.readouterr().err
@@ -137,7 +203,7 @@ TRIED = {**SMALL, "max_hops": AUTO, "steps": 300, "save_every": 0, "trees": Fals
 @pytest.fixture
 def tried(shop_store: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What trains after trials."""
-    monkeypatch.setattr(hop_choice, "LEAST_LABELS", 5)
+    monkeypatch.setattr(context_choice, "LEAST_LABELS", 5)
     return {"store": shop_store, "task": "subscribed", **TRIED}
 
 
@@ -178,7 +244,7 @@ def test_what_a_training_refuses_is_refused_before_the_trials(
 def test_a_trial_that_diverges_is_left_out(
     tried: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr(hop_choice, "TRIAL_RATE", 1e30)
+    monkeypatch.setattr(context_choice, "TRIAL_RATE", 1e30)
     run = confluence.train(out=tmp_path / "run", **{**tried, "eval_every": None})
     assert run.config.max_hops == 2
     assert "contexts go" not in capsys.readouterr().err
