@@ -1,18 +1,24 @@
-"""Probabilities that come true as often as they should: a map of answers, chosen on val.
+"""Probabilities that come true as often as they should, and zeros that are 0: a map of answers,
+chosen on val.
 
-    answers to val, their labels ──► no map, Platt's, isotonic: the least Brier score of parts of
-                                     val that the map did not see ──► Calibration
+    answers to val, their labels ──► no map, or one: the least error in parts of val that the map
+                                     did not see ──► Calibration
     heads' outputs ──► Calibrated ──► heads' outputs
 
 Platt's map is a logistic regression on the logit (Platt 1999), the isotonic one a monotone step
 function (Zadrozny and Elkan 2002), here joined up between the middles of its steps. Categories have
 one factor for all logits (temperature scaling; Guo et al. 2017). No map changes the order of two
-answers. A map is kept if its gain is more than its standard error.
+answers. A map is kept if its gain is more than its standard error. The error of probabilities is
+the Brier score.
+
+Numbers that are often 0 may be a hurdle, zero or not and then how much (Cragg 1971): an answer that
+is nearer to 0 than a limit becomes 0. The limit has the least error of the task's metric.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -21,28 +27,33 @@ from headwater import SemanticType
 from numpy.typing import NDArray
 from scipy import optimize
 
-from confluence.answers.read_out import OutputSource
-from confluence.data.tasks import Floats
+from confluence.answers.read_out import OutputSource, read_answers
+from confluence.data.tasks import Floats, Task
 from confluence.model.outputs import Pass, as_output, gathered, sigmoid, softmax
 from confluence.model.transformer import Output, Params
 
-PLATT, ISOTONIC, TEMPERATURE = "platt", "isotonic", "temperature"
+PLATT, ISOTONIC, TEMPERATURE, ZERO = "platt", "isotonic", "temperature", "zero"
+BRIER, ABSOLUTE, SQUARED = "brier", "absolute_error", "squared_error"
 LEAST_LABELS = 200  # of val, by which a map is chosen
 LEAST_ISOTONIC = 1_000  # the same of an isotonic one
 PARTS = 5  # of val, by time
 LEAST_SHARE = 1e-6  # of an answer: a logit is finite
+OFTEN = 0.05  # of the labels are 0, or are not, before a limit is tried
 KEPT_ORDER = 1e-3  # what the answer itself has of an isotonic map, so that no two become equal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """A map from answers to probabilities, and why it is that.
+    """A map of answers, and why it is that.
 
     Attributes:
-        kind: "platt", "isotonic", "temperature"; None: answers stay as they are.
+        kind: "platt", "isotonic", "temperature", "zero"; None: answers stay as they are.
         slope, offset: of a logit.
-        points: (answer, probability) of an isotonic map, ascending.
-        before, after: the Brier score of val without a map and with it, of parts that it did not
+        points: (answer, probability) of an isotonic map, ascending; a "zero" has one, the limit
+            and 0, both as the head has them.
+        limit: of "zero", in the unit of the labels.
+        measure: of the errors: "brier", "absolute_error", "squared_error".
+        before, after: the mean error on val without a map and with it, of parts that it did not
             see; None: not measured.
         reason: why answers stay as they are, if val was not asked.
     """
@@ -51,6 +62,8 @@ class Calibration:
     slope: float = 1.0
     offset: float = 0.0
     points: tuple[tuple[float, float], ...] = ()
+    limit: float | None = None
+    measure: str = BRIER
     before: float | None = None
     after: float | None = None
     reason: str | None = None
@@ -66,7 +79,7 @@ class Calibration:
         return cls(**{**found, "points": points})
 
     def applied(self, output: Output) -> Output:
-        """Heads' outputs that mean the probabilities."""
+        """Heads' outputs that mean the answers through the map."""
         if self.kind is None:
             return output
         null, numerical, timestamp, boolean, categorical = (
@@ -74,6 +87,9 @@ class Calibration:
         )
         if self.kind == TEMPERATURE:
             categorical = self.slope * categorical
+        elif self.kind == ZERO:
+            ((limit, zero),) = self.points
+            numerical = np.where(np.abs(numerical - zero) < limit, zero, numerical)
         else:
             share = self.shares(sigmoid(boolean))
             boolean = np.log(share) - np.log1p(-share)
@@ -123,28 +139,47 @@ def brier(output: Output, targets: Floats, stype: SemanticType) -> Floats | None
     return None
 
 
+def measure_of(stype: SemanticType, metric: str) -> str:
+    """The name of `errors_of`. metric: of `Config`."""
+    if stype == SemanticType.NUMERICAL:
+        return SQUARED if metric == "rmse" else ABSOLUTE
+    return BRIER
+
+
+def errors_of(output: Output, targets: Floats, task: Task, measure: str) -> Floats | None:
+    """How far each answer is from the truth; None if no map changes answers of the kind. [n]"""
+    if task.stype != SemanticType.NUMERICAL:
+        return brier(output, targets, task.stype)
+    off = read_answers(output, task)[0] - targets
+    return off**2 if measure == SQUARED else np.abs(off)
+
+
 def choose(
-    output: Output, targets: Floats, stype: SemanticType, times: NDArray[np.int64]
+    output: Output, targets: Floats, task: Task, times: NDArray[np.int64], metric: str = "mae"
 ) -> Calibration:
     """The map for answers to labelled seeds of val.
 
     Args:
         targets: [n] labels.
         times: [n] of the seeds, which deal them to parts.
+        metric: of `Config`.
     """
-    before = brier(output, targets, stype)
+    measure = measure_of(task.stype, metric)
+    before = errors_of(output, targets, task, measure)
     if before is None:
-        return Calibration(reason="the answers are numbers or times")
+        return Calibration(reason="the answers are times")
     if targets.size < LEAST_LABELS:
         few = f"val has {targets.size:,} labels, too few to calibrate by"
         return Calibration(reason=few)
     if np.unique(targets).size < 2:
         return Calibration(reason="all labels of val are equal")
+    if task.stype == SemanticType.NUMERICAL and not OFTEN <= np.mean(targets == 0) <= 1 - OFTEN:
+        return Calibration(reason="the numbers of val are 0 too seldom, or nearly all of them are")
     part = _parts(times)
     score = float(before.mean())
-    best, least = Calibration(before=score, after=score), score
-    for fit in _fits(stype, targets.size):
-        found = _held_out(fit, output, targets, stype, part)
+    best, least = Calibration(before=score, after=score, measure=measure), score
+    for fit in _fits(task, measure, targets.size):
+        found = _held_out(fit, output, targets, task, measure, part)
         if found is None:
             continue
         gain = before - found
@@ -152,16 +187,19 @@ def choose(
         after = float(found.mean())
         is_better = gain.mean() > error and after < least
         if is_better and (whole := fit(output, targets)) is not None:
-            best, least = dataclasses.replace(whole, before=score, after=after), after
+            best = dataclasses.replace(whole, before=score, after=after, measure=measure)
+            least = after
     return best
 
 
 Fit = Callable[[Output, Floats], Calibration | None]
-"""A map by answers and labels; None: they have none that keeps the order."""
+"""A map by answers and labels; None: they have none that is of use."""
 
 
-def _fits(stype: SemanticType, count: int) -> tuple[Fit, ...]:
-    if stype == SemanticType.CATEGORICAL:
+def _fits(task: Task, measure: str, count: int) -> tuple[Fit, ...]:
+    if task.stype == SemanticType.NUMERICAL:
+        return (functools.partial(fit_zero, task=task, measure=measure),)
+    if task.stype == SemanticType.CATEGORICAL:
         return (fit_temperature,)
     return (fit_platt, fit_isotonic) if count >= LEAST_ISOTONIC else (fit_platt,)
 
@@ -177,18 +215,18 @@ def _parts(times: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _held_out(
-    fit: Fit, output: Output, targets: Floats, stype: SemanticType, part: NDArray[np.int64]
+    fit: Fit, output: Output, targets: Floats, task: Task, measure: str, part: NDArray[np.int64]
 ) -> Floats | None:
-    """The Brier score of each answer through a map that the other parts made. [n]"""
+    """The error of each answer through a map that the other parts made. [n]"""
     found = np.empty(targets.size)
     for number in range(PARTS):
         own = part == number
         calibration = fit(at_rows(output, ~own), targets[~own])
         if calibration is None:
             return None
-        scores = brier(calibration.applied(at_rows(output, own)), targets[own], stype)
-        assert scores is not None
-        found[own] = scores
+        errors = errors_of(calibration.applied(at_rows(output, own)), targets[own], task, measure)
+        assert errors is not None
+        found[own] = errors
     return found
 
 
@@ -246,6 +284,34 @@ def fit_temperature(output: Output, targets: Floats) -> Calibration | None:
 
     found = optimize.minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded")
     return Calibration(kind=TEMPERATURE, slope=float(np.exp(found.x)))
+
+
+def fit_zero(output: Output, targets: Floats, *, task: Task, measure: str) -> Calibration | None:
+    """The limit under which answers become 0 with the least error; None if it is best that none
+    does."""
+    values, _ = read_answers(output, task)
+    distances = np.abs(values)
+    order = np.argsort(distances, kind="stable")
+    targets, values, distances = targets[order], values[order], distances[order]
+    more = np.abs(targets) - np.abs(values - targets)
+    if measure == SQUARED:
+        more = targets**2 - (values - targets) ** 2
+    more = np.cumsum(more)  # of the error, if so many answers become 0
+    following = np.append(distances[1:], 2 * distances[-1])
+    more[following <= distances] = np.inf  # equal answers stay equal
+    best = int(np.argmin(more))
+    if not more[best] < 0:
+        return None
+    limit = float(distances[best] + following[best]) / 2
+    points = ((limit / task.std, _as_zero(task)),)
+    return Calibration(kind=ZERO, points=points, limit=limit)
+
+
+def _as_zero(task: Task) -> float:
+    """The output of the head that is read as 0, exactly if there is one."""
+    near = -task.mean / task.std
+    around = (near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf))
+    return float(min(around, key=lambda z: abs(z * task.std + task.mean)))
 
 
 def logits(shares: Floats) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import functools
+import os
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +94,11 @@ def _check_question(options: argparse.Namespace) -> None:
         if missing:
             options.parser.error(
                 "--query also needs " + " and ".join(f"--{name}" for name in missing)
+            )
+        first, *others = str(options.query).split() or [""]
+        if others and first.lower() in ("select", "with") and not os.path.exists(options.query):
+            options.parser.error(
+                "--query takes a file: write the query into one, and give its path"
             )
     elif options.metadata is None or options.task is None:
         options.parser.error(

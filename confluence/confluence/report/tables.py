@@ -196,15 +196,26 @@ def reason_for_share(chosen: Mapping[str, Any]) -> str:
     return f"{chosen['metric']} on val is {found}"
 
 
+MEASURE_TITLES = {
+    "brier": "Brier score",
+    "absolute_error": "mean absolute error",
+    "squared_error": "mean squared error",
+}
+
+
 def describe_calibration(calibration: Mapping[str, Any]) -> str:
-    """The map of probabilities, and what it brings, in a line."""
-    scores = calibration.get("brier", calibration)
+    """The map of the answers, and what it brings, in a line."""
+    kind, limit = calibration["kind"], calibration.get("limit")
     title = {"platt": "Platt's method", "isotonic": "isotonic regression"}.get(
-        calibration["kind"], "one temperature for all categories"
+        kind, "one temperature for all categories"
     )
-    before, after = (metric_text(scores[name]) for name in ("before", "after"))
-    of_val = "" if "brier" in calibration else " on parts of val that were held out"
-    return f"probabilities are calibrated by {title}: Brier score {after}, {before} before{of_val}"
+    does = f"probabilities are calibrated by {title}"
+    if limit is not None:
+        does = f"answers nearer to 0 than {metric_text(limit)} become 0"
+    before, after = (metric_text(calibration[name]) for name in ("before", "after"))
+    of_val = "" if "val" in calibration else " on parts of val that were held out"
+    measure = MEASURE_TITLES[calibration["measure"]]
+    return f"{does}: {measure} {after}, {before} before{of_val}"
 
 
 def describe_left_out(count: int) -> str:

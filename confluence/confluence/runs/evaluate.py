@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import headwater
 import numpy as np
 
-from confluence.answers.calibration import at_rows, brier
+from confluence.answers.calibration import at_rows, errors_of
 from confluence.answers.read_out import read_answers
 from confluence.answers.with_trees import Apart
 from confluence.data.stores import Seeds
@@ -117,7 +117,7 @@ def _of_model_alone(apart: Apart, answered: Answered, share: float) -> dict[str,
 
 
 def _of_map(answered: Answered) -> dict[str, Any]:
-    """The map of probabilities, with the Brier score of the labelled seeds before and after it;
+    """The map of the answers, with the mean error of the labelled seeds before and after it;
     nothing if the answers have no map."""
     calibration, before = answered.calibration, answered.before
     if calibration is None or before is None:
@@ -125,16 +125,19 @@ def _of_map(answered: Answered) -> dict[str, Any]:
     seeds = answered.predictions.seed_index.astype(np.int64)
     scored = answered.labels.is_known[seeds]
     targets = answered.labels.targets[seeds[scored]]
-    scores = [
-        brier(output, targets, answered.target.stype)
+    errors = [
+        errors_of(output, targets, answered.target, calibration.measure)
         for output in (at_rows(before, scored), at_rows(calibration.applied(before), scored))
     ]
-    means = [float(score.mean()) for score in scores if score is not None and score.size]
+    means = [float(error.mean()) for error in errors if error is not None and error.size]
     if not means:
         return {}
-    found = {"kind": calibration.kind}
-    val = {"before": calibration.before, "after": calibration.after}
-    return {"calibration": {**found, "brier": dict(zip(val, means, strict=True)), "val": val}}
+    found: dict[str, Any] = {"kind": calibration.kind, "measure": calibration.measure}
+    if calibration.limit is not None:
+        found["limit"] = calibration.limit
+    names = ("before", "after")
+    found["val"] = {name: getattr(calibration, name) for name in names}
+    return {"calibration": {**found, **dict(zip(names, means, strict=True))}}
 
 
 def _check_has_no_task(run: SavedRun, wanted: Examination) -> None:

@@ -123,17 +123,17 @@ def _chosen(
         return unasked(HALF, f"{metric} is undefined on val")
     best = max(scores, key=lambda share: (sign * scores[share], -errors[share]))
     share = TreeShare(share=best, metric=metric, by_share=scores)
-    return share, _map_of(answered, best)
+    return share, _map_of(answered, best, run.config.metric)
 
 
-def _map_of(answered: Answered, share: float) -> Calibration:
+def _map_of(answered: Answered, share: float, metric: str) -> Calibration:
     """The map of the answers of model and trees, with this share of the trees."""
     seeds, scored = _scored(answered)
     assert answered.apart is not None
     output = at_rows(answered.apart.together(share), scored)
     labels = answered.labels
-    stype = answered.target.stype
-    return choose_map(output, labels.targets[seeds], stype, labels.obs_times[seeds])
+    targets, times = labels.targets[seeds], labels.obs_times[seeds]
+    return choose_map(output, targets, answered.target, times, metric)
 
 
 def _scored(answered: Answered) -> tuple[Ints, NDArray[np.bool_]]:

@@ -243,6 +243,20 @@ def test_wrong_usage_is_a_line(
     assert line.endswith("(see confluence train --help)")
 
 
+def test_a_query_is_given_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "select x\nfrom orders"
+    monkeypatch.chdir(tmp_path)
+    asked = ["run", "none.db", "--query", query, "--anchor", "orders.id", "--target", "x"]
+    with pytest.raises(SystemExit):
+        main(asked)
+    assert "--query takes a file: write the query into one" in capsys.readouterr().err
+    (tmp_path / query).write_text(query)  # a file may have such a name
+    assert main(asked) == 1
+    assert "none.db" in capsys.readouterr().err
+
+
 def test_a_warning_is_a_line_without_code(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -272,7 +272,8 @@ def test_probabilities_are_calibrated_with_the_share_that_was_chosen(
     others = (of.predict(**asked, tree_share=other) for of in (plain, found))
     assert np.array_equal(*map(shares_of, others))  # a map belongs to its share
     result = found.evaluate("test", task="busy", **PLAIN)
-    scores = result["calibration"]["brier"]
+    scores = result["calibration"]
+    assert scores["measure"] == "brier" and "limit" not in scores
     with opened(Path(run.place("busy").store))[run.place("busy").store] as store:
         labels = store.task_seeds("busy")
     is_test = labels["split"] == 2
