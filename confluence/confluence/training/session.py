@@ -17,7 +17,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +61,7 @@ from confluence.watch.log import Log
 from confluence.watch.trackers import open_trackers
 from confluence.watch.usage import UsageSampler
 
+TRIAL_SCORES = 3  # a trial has one score in so many of a training's: they take half of its time
 MOSTLY = 0.5  # of the contexts are cut before a line names what lifts that
 
 
@@ -98,7 +99,8 @@ class Session:
                 agreed = AgreedStop(self.group, stop)
                 keeper = Keeper(self.out) if self.group.is_first else None
                 try:
-                    is_done = self._fit(state, width, log, agreed, keeper)
+                    steps = evaluation_steps(self.config)
+                    is_done = self._fit(state, width, log, agreed, keeper, steps)
                 except KeyboardInterrupt:
                     raise KeyboardInterrupt(self._what_is_left(log)) from None
                 agreed.adopt()
@@ -133,7 +135,8 @@ class Session:
         with StopRequest("stopping after this step; nothing is saved yet") as stop:
             agreed = AgreedStop(self.group, stop)
             try:
-                self._fit(state, width, RankLog(steps_done=0), agreed, keeper)
+                steps = evaluation_steps(self.config)[::-TRIAL_SCORES]
+                self._fit(state, width, RankLog(steps_done=0), agreed, keeper, steps)
             except NonFiniteLossError:
                 return None  # on all ranks
             finally:
@@ -296,12 +299,13 @@ class Session:
 
     def _fit(
         self, state: TrainState, width: int, log: Log | RankLog, stop: AgreedStop,
-        keeper: Keeper | None,
+        keeper: Keeper | None, scored: Sequence[int],
     ) -> bool:  # fmt: skip
         """Train; whether that is done, and was not stopped before.
 
         Args:
             keeper: of the checkpoints; None: another rank has it.
+            scored: the steps after which val is scored.
         """
         cfg, group, scores = self.config, self.group, self._scores
         consts = zip(self._tables, self.stores, strict=True)
@@ -310,7 +314,7 @@ class Session:
             text_width=width, category_limit=category_limit(self.stores),
             row_shape=row_shape(self.stores, cfg), group=group, parts=self._parts(),
         )  # fmt: skip
-        scored, is_done = frozenset(evaluation_steps(cfg)), False
+        is_done = False
 
         def on_state(state: TrainState, step: int, position: Any) -> bool:
             group.beat(f"the state after step {step}")

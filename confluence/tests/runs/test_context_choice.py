@@ -207,13 +207,14 @@ def tried(shop_store: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {"store": shop_store, "task": "subscribed", **TRIED}
 
 
-@pytest.mark.parametrize("step", [50, 100])  # 100 is the last of the trial
+@pytest.mark.parametrize("step", [40, 100])  # 100 is the last of the trial
 def test_a_stop_in_a_trial_leaves_nothing(
     step: int, tried: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    real = ValScores.score
+    real, scored = ValScores.score, list[int]()
 
     def asked(self: Any, params: Any, at: int, log: Any) -> Any:
+        scored.append(at)
         if at == step:
             os.kill(os.getpid(), signal.SIGTERM)
         return real(self, params, at, log)
@@ -223,6 +224,7 @@ def test_a_stop_in_a_trial_leaves_nothing(
     with pytest.raises(confluence.TrainingStopped, match="before the training: nothing is saved"):
         confluence.train(out=tmp_path / "run", **tried)
     assert not (tmp_path / "run").exists()
+    assert scored == [at for at in (10, 40, 70, 100) if at <= step]  # few, as they take long
     said = capsys.readouterr().err
     assert "nothing is saved yet" in said and "to save" not in said
 
