@@ -432,8 +432,8 @@ HW_CHECK hw_status hw_store_row_time(const hw_store *store, uint32_t row, int64_
                                      hw_error *error);
 /* The times of all rows of a table, in row order: a view of the map, valid while the store is open;
  * NULL if the rows have no times and are visible always. */
-HW_CHECK hw_status hw_store_row_times(const hw_store *store, uint32_t table, const int64_t **times_us,
-                                      uint32_t *rows, hw_error *error);
+HW_CHECK hw_status hw_store_row_times(const hw_store *store, uint32_t table,
+                                      const int64_t **times_us, uint32_t *rows, hw_error *error);
 /* Cell of `row` in global column `column` of its table. */
 HW_CHECK hw_status hw_store_cell(const hw_store *store, uint32_t row, uint32_t column,
                                  hw_cell *cell, hw_error *error);
