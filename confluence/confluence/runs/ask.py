@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 import headwater
+import numpy as np
 
 from confluence.answers.calibration import Calibrated, Calibration
 from confluence.answers.read_out import OutputSource, predict
@@ -74,6 +75,9 @@ class Answered:
     before: Output | None = None  # outputs before that map, in the order of the predictions
 
 
+WHOSE = ("seed_index", "anchor_rows", "obs_time")  # of a batch's info
+
+
 class OfAllRanks:
     """An `OutputSource`: the outputs of all ranks, each of its share of the seeds. How seeds are
     dealt depends on a run's `seed`, so passes are put together before they are compared."""
@@ -85,11 +89,17 @@ class OfAllRanks:
     def outputs(self, params: Params, batches: Iterator[Any]) -> Pass:
         """All seeds at once, on every rank, in the order of one process's pass."""
         output, info = gathered(self._own.outputs(params, self._group.watched(batches)))
-        if output is None:  # on all ranks, which have equally many batches
+        rows: dict[str, Any] = {}
+        if output is not None:
+            rows = {**output._asdict(), **{name: info[name] for name in WHOSE}}
+        forms = [[name, str(x.dtype), x.shape[1:]] for name, x in rows.items()]
+        known = next(filter(None, self._group.gather(forms)), None)
+        if known is None:
             return
-        whose = {name: info[name] for name in ("seed_index", "anchor_rows", "obs_time")}
-        whole = self._group.joined_arrays({**output._asdict(), **whose})
-        yield Output(**{n: whole[n] for n in Output._fields}), {n: whole[n] for n in whose}
+        if not rows:  # fewer questions than ranks
+            rows = {name: np.empty((0, *shape), dtype) for name, dtype, shape in known}
+        whole = self._group.joined_arrays(rows)
+        yield Output(**{n: whole[n] for n in Output._fields}), {n: whole[n] for n in WHOSE}
 
 
 def ask(
