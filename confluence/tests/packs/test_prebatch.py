@@ -222,12 +222,12 @@ def test_a_pack_that_does_not_fit_is_refused_with_both_values(name: str, pack: P
 def test_every_setting_that_a_sampler_is_opened_with_is_compared(shop_store: Path) -> None:
     assert {*OTHERS} == {*BATCH_SETTINGS, *MASK_SETTINGS, "auxiliary_weight"} - {"seed_tables"}
 
-    read = set()
+    read, names = set(), {"hop_limit": "max_hops", "label_row_limit": "label_rows"}
 
     class Watched(Config):
         def __getattribute__(self, name: str) -> Any:
             if sys._getframe(1).f_code.co_name == "open_sampler":
-                read.add("max_hops" if name == "hop_limit" else name)
+                read.add(names.get(name, name))
             return super().__getattribute__(name)
 
     with open_sampler(open_store(shop_store), Watched(**CFG.to_dict()), "subscribed"):
