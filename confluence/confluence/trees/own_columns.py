@@ -201,7 +201,7 @@ class OwnColumns:
         visible = []
         for number, way in enumerate(self._ways):
             if way.before >= 0:
-                local[:, number] = self._parents(batch, shown, row_ids, local[:, way.before], way)
+                local[:, number] = self._parents(batch, local[:, way.before], way)
             is_there = local[:, number] != NO_ROW
             at = shown[sequences, np.where(is_there, local[:, number], 0)]
             visible.append(at[:, self._feature_places(way)] & is_there[:, None])
@@ -239,30 +239,12 @@ class OwnColumns:
             found[rows >= 0, place] = numbers[rows[rows >= 0] - low]
         return found
 
-    def _parents(
-        self, batch: Any, shown: NDArray[np.bool_], row_ids: Ints, before: Ints, way: Way
-    ) -> Ints:
+    def _parents(self, batch: Any, before: Ints, way: Way) -> Ints:
         """The local row that each row `before` points at, NO_ROW if it is not visible. [B]"""
         sequences, is_there = np.arange(before.size), before != NO_ROW
         at = np.where(is_there, before, 0)
         parents = batch["parents"].astype(np.int64)[sequences, at]  # [B,P]
-        found = np.where(is_there, parents[:, way.slot], NO_ROW)
-        table = self._ways[way.before].table
-        keys = self._tables[table]["foreign_keys"]
-        names = [column["name"] for column in _columns(self.store.metadata, table)]
-        places = [names.index(name) for name in keys[way.slot]["columns"]]
-        for slot in range(way.slot):
-            if keys[slot]["references"]["table"] != keys[way.slot]["references"]["table"]:
-                continue
-            # `parents` has each parent once, for its first key. The edge of this key is visible if
-            # the columns of the key are.
-            again = is_there & (found == NO_ROW) & (parents[:, slot] != NO_ROW)
-            again &= shown[sequences, at][:, places].all(axis=1)
-            for b in np.flatnonzero(again):
-                points_at = self.store.parents(int(row_ids[b, at[b]]))[way.slot]
-                if points_at == row_ids[b, parents[b, slot]]:
-                    found[b] = parents[b, slot]
-        return found
+        return np.where(is_there, parents[:, way.slot], NO_ROW)
 
 
 def as_ages(values: Floats, obs_times: NDArray[np.int64], is_time: NDArray[np.bool_]) -> Floats:

@@ -10,8 +10,7 @@ struct sequence {
     const int32_t *column_ids; /* [S] dense layout, else NULL */
     const uint16_t *cell_columns; /* [S] compact layout */
     const uint16_t *row_starts; /* [R + 1] */
-    const uint16_t *parents; /* [R, P], else NULL */
-    const uint8_t *fk_adj; /* [R, R] where there are no parents */
+    const uint16_t *parents; /* [R, P] */
     uint8_t *column_mask, *feature_mask, *neighbor_mask; /* [S, S] */
 };
 
@@ -19,7 +18,6 @@ static struct sequence sequence_of(const struct hwi_plan *plan, uint8_t *slab, u
     size_t length = plan->shape.sequence_length, rows = plan->shape.max_rows;
     size_t slots = plan->shape.parent_slots, pairs = (size_t)b * length * length;
     int is_compact = plan->options.layout == HW_LAYOUT_COMPACT;
-    int has_parents = plan->offsets[HWI_PARENTS] != UINT64_MAX;
     return (struct sequence){
         .length = (uint32_t)length,
         .rows = (uint32_t)rows,
@@ -28,8 +26,7 @@ static struct sequence sequence_of(const struct hwi_plan *plan, uint8_t *slab, u
         .cell_columns =
             is_compact ? hwi_field_at(plan, slab, HWI_CELL_COLUMNS, 2 * b * length) : NULL,
         .row_starts = hwi_field_at(plan, slab, HWI_ROW_STARTS, 2 * b * (rows + 1)),
-        .parents = has_parents ? hwi_field_at(plan, slab, HWI_PARENTS, 2 * b * rows * slots) : NULL,
-        .fk_adj = has_parents ? NULL : hwi_field_at(plan, slab, HWI_FK_ADJ, b * rows * rows),
+        .parents = hwi_field_at(plan, slab, HWI_PARENTS, 2 * b * rows * slots),
         .column_mask = hwi_field_at(plan, slab, HWI_COLUMN_MASK, pairs),
         .feature_mask = hwi_field_at(plan, slab, HWI_FEATURE_MASK, pairs),
         .neighbor_mask = hwi_field_at(plan, slab, HWI_NEIGHBOR_MASK, pairs),
@@ -58,15 +55,9 @@ static void show_columns(const struct sequence *in, struct hwi_mask_span span) {
 }
 
 static void show_neighbors(const struct sequence *in, uint32_t row) {
-    for (uint32_t slot = 0; in->parents != NULL && slot < in->slots; slot++) {
+    for (uint32_t slot = 0; slot < in->slots; slot++) {
         uint32_t parent = in->parents[(size_t)row * in->slots + slot];
         if (parent < in->rows) {
-            show_rows(in, in->neighbor_mask, row, parent);
-            show_rows(in, in->neighbor_mask, parent, row);
-        }
-    }
-    for (uint32_t parent = 0; in->fk_adj != NULL && parent < in->rows; parent++) {
-        if (in->fk_adj[(size_t)row * in->rows + parent]) {
             show_rows(in, in->neighbor_mask, row, parent);
             show_rows(in, in->neighbor_mask, parent, row);
         }

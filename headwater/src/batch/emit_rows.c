@@ -152,7 +152,8 @@ static int lists_parent(const uint16_t *parents, uint32_t slots, uint32_t parent
     return 0;
 }
 
-/* The edges of a row: listed is its part of `parents`, or NULL. */
+/* The edges of a row: listed is its part of `parents`, which has every key. A pair of rows is one
+ * edge elsewhere, however many keys join it. */
 static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_context *context,
                            uint32_t row, struct hwi_canvas *canvas, struct hwi_permuter *permuter,
                            uint16_t *listed) {
@@ -161,14 +162,15 @@ static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_context
     const uint16_t *parents = context->local_parents + (size_t)row * slots;
     for (uint32_t slot = 0; slot < keys; slot++) {
         uint32_t parent = parents[slot];
-        if (parent == HWI_UNKNOWN_LOCAL || lists_parent(parents, slot, parent)) {
+        if (parent == HWI_UNKNOWN_LOCAL) {
+            continue;
+        }
+        listed[slot] = (uint16_t)parent;
+        if (lists_parent(parents, slot, parent)) {
             continue;
         }
         if (canvas->edges != NULL) {
             hwi_canvas_edge(canvas, row * plan->shape.max_rows + parent);
-        }
-        if (listed != NULL) {
-            listed[slot] = (uint16_t)parent;
         }
         int is_new = parent > row || !lists_parent(context->local_parents + (size_t)parent * slots,
                                                    context->visits[parent].key_count, row);
@@ -183,15 +185,11 @@ void hwi_emit_edges(const struct hwi_plan *plan, const struct hwi_context *conte
                     struct hwi_canvas *canvas, struct hwi_permuter *permuter, uint8_t *slab,
                     uint32_t b) {
     size_t rows = plan->shape.max_rows, slots = plan->shape.parent_slots;
-    uint16_t *listed = NULL;
-    if (plan->offsets[HWI_PARENTS] != UINT64_MAX) {
-        listed = hwi_field_at(plan, slab, HWI_PARENTS, 2 * (size_t)b * rows * slots);
-        memset(listed, 0xff, 2 * rows * slots);
-    }
+    uint16_t *listed = hwi_field_at(plan, slab, HWI_PARENTS, 2 * (size_t)b * rows * slots);
+    memset(listed, 0xff, 2 * rows * slots);
     permuter->edge_count = 0;
     for (uint32_t row = 0; row < context->row_count; row++) {
-        emit_row_edges(plan, context, row, canvas, permuter,
-                       listed == NULL ? NULL : listed + row * slots);
+        emit_row_edges(plan, context, row, canvas, permuter, listed + row * slots);
     }
 }
 

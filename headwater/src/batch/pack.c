@@ -306,11 +306,8 @@ static void move_edges(const struct pack *pack, const struct hwi_place *place, u
     size_t rows = pack->plan->shape.max_rows, slots = pack->plan->shape.parent_slots;
     size_t context_rows = pack->staging->shape.max_rows;
     const uint16_t *from = from_at(pack, HWI_PARENTS, 2 * context_rows * slots, k);
-    uint16_t *listed = NULL;
+    uint16_t *listed = to_at(pack, HWI_PARENTS, 2 * rows * slots, place->sequence);
     uint8_t *dense = NULL;
-    if (has(pack->plan, HWI_PARENTS)) {
-        listed = to_at(pack, HWI_PARENTS, 2 * rows * slots, place->sequence);
-    }
     if (has(pack->plan, HWI_FK_ADJ)) {
         dense = to_at(pack, HWI_FK_ADJ, rows * rows, place->sequence);
     }
@@ -321,9 +318,7 @@ static void move_edges(const struct pack *pack, const struct hwi_place *place, u
                 continue;
             }
             parent += place->row_start;
-            if (listed != NULL) {
-                listed[child * slots + slot] = (uint16_t)parent;
-            }
+            listed[child * slots + slot] = (uint16_t)parent;
             if (dense != NULL) {
                 dense[child * rows + parent] = 1;
             }

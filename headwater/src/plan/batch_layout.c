@@ -69,8 +69,8 @@ static int is_wanted(const struct hwi_plan *plan, unsigned id) {
          options->mask_ratio > 0 && is_task && !is_flat(plan)},
     };
     const char *when = format_of(id)->when;
-    if (id == HWI_FK_ADJ || id == HWI_PARENTS) {
-        return plan->lists_parents == (id == HWI_PARENTS);
+    if (id == HWI_FK_ADJ) {
+        return plan->has_fk_adj;
     }
     for (size_t i = 0; when != NULL && i < sizeof words / sizeof *words; i++) {
         if (strcmp(when, words[i].when) == 0) {

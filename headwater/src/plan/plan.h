@@ -130,7 +130,7 @@ struct hwi_plan {
     uint32_t *schedule[HW_SPLIT_COUNT]; /* [task_count + 1] cumulative batches per block */
     struct hwi_field fields[HWI_FIELD_COUNT]; /* those this sampler has, in the table's order */
     uint32_t field_count;
-    uint8_t lists_parents; /* edges are parents, else fk_adj */
+    uint8_t has_fk_adj; /* edges are a matrix too */
     uint64_t offsets[HWI_FIELD_COUNT]; /* in the slab; UINT64_MAX: not in this sampler's batches */
     uint64_t slab_bytes;
     struct hwi_calendar calendar;

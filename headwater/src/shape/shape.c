@@ -283,7 +283,7 @@ static hw_status sample_shape(struct hwi_plan *plan, hw_error *error) {
 }
 
 /* With packing and in the flat layout, the contexts are made by a plan of their own: one to a
- * sequence of their shape, and with edges as parents, from which fk_adj can be made too. */
+ * sequence of their shape, and without fk_adj, which can be made from their parents. */
 static hw_status plan_staging(struct hwi_plan *plan, hw_error *error) {
     struct hwi_plan *staging = malloc(sizeof *staging);
     if (staging == NULL) {
@@ -293,7 +293,7 @@ static hw_status plan_staging(struct hwi_plan *plan, hw_error *error) {
     staging->staging = NULL;
     staging->flat = NULL;
     staging->options.packing = staging->options.attention_masks = 0;
-    staging->lists_parents = 1;
+    staging->has_fk_adj = 0;
     staging->shape.batch_size = plan->shape.contexts_per_batch;
     staging->shape.sequence_length = plan->shape.context_length;
     staging->shape.max_rows = plan->shape.max_context_rows;

@@ -281,13 +281,10 @@ class BatchMaker:
             if row is not None:
                 arrays["row_tables"][b, i] = names.index(self.database.table_of_row(row).name)
                 arrays["row_ids"][b, i] = row
-            seen: set[int] = set()
             for k, parent in enumerate(context.parents[i]):
                 if parent is not None:
                     arrays["fk_adj"][b, i, parent] = 1
-                    if parent not in seen:
-                        arrays["parents"][b, i, k] = parent
-                        seen.add(parent)
+                    arrays["parents"][b, i, k] = parent
 
 
 def usual_texts(order: Order, shape: Mapping[str, int]) -> int:

@@ -17,8 +17,8 @@ from headwater.audit.questions import check_questions
 from headwater.audit.rules import Asked
 from headwater.audit.stored import Stored, StoredTask
 from headwater.audit.tables import ShownCheck, check_tables
-from headwater.audit.view import readable
 from headwater.errors import nearest
+from headwater.sampling.expand import expand
 from headwater.sampling.sampler import Sampler
 from headwater.sampling.sampler_options import visible_until_us
 from headwater.store.store import Store
@@ -116,7 +116,7 @@ def _audit_task(
             audited = 0
             with sampler.epoch(name, task=task.name) as batches:
                 for batch in batches:
-                    view = contexts.check(readable(batch), split)
+                    view = contexts.check(expand(batch), split)
                     shown.add(view)
                     if name == "train":
                         target.add(view)

@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.audit.stored import ALWAYS, NO_ROW, NO_TIME, Stored, StoredTask
-from headwater.sampling.batch import Batch
-from headwater.sampling.expand import expand
 
 Array = NDArray[Any]
 
@@ -30,13 +28,6 @@ class Links:
     child: Array  # place by row
     key: Array  # global number; -1: a task's row and its anchor (of a label row: as it claims)
     parent: Array  # place by row
-
-
-def readable(batch: Batch) -> Batch:
-    """The dense arrays of a compact batch, and its `parents`."""
-    dense = expand(batch)
-    dense["parents"] = batch["parents"]
-    return dense
 
 
 class View:

@@ -59,6 +59,7 @@ def expand(batch: Mapping[str, Any]) -> Batch:
     for name, array in batch.items():
         if name not in COMPACT_ONLY:
             arrays[name] = np.asarray(array)
+    arrays["parents"] = given["parents"]
     places = {name: place for place, name in enumerate(FIELDS)}
     names = sorted(arrays, key=lambda name: places.get(name, len(places)))
     return Batch.of({name: arrays[name] for name in names}, getattr(batch, "info", {}))
@@ -69,7 +70,7 @@ def _check(batch: Mapping[str, Any]) -> Arrays:
     for name, layout in (("semantic_types", "dense"), ("context_cells", "flat")):
         if name in batch:
             raise ValueError(f"the batch has '{name}': it is {layout}, expected a compact batch")
-    read = (*COMPACT_ONLY, "row_starts")
+    read = (*COMPACT_ONLY, "parents", "row_starts")
     missing = [name for name in read if name not in batch]
     if missing:
         raise ValueError(f"the batch lacks {', '.join(missing)}, which compact batches have")

@@ -63,7 +63,9 @@ def subgraph_of(batch: Batch, seed: int, task: str, both: bool) -> Subgraph:
     tables[tables == TASK_TABLE] = -1
     parents = batch["parents"][0, :count]
     child, key = np.nonzero(parents != NO_ROW)
-    edges = np.stack([child.astype(np.uint16), parents[child, key]], axis=1)
+    listed = np.stack([child.astype(np.uint16), parents[child, key]], axis=1)
+    _, first = np.unique(listed, axis=0, return_index=True)  # several keys may join a pair
+    edges = listed[np.sort(first)]
     if both:
         known = set(map(tuple, edges.tolist()))
         new = [edge for edge in edges[:, ::-1].tolist() if tuple(edge) not in known]

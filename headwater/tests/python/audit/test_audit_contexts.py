@@ -21,8 +21,8 @@ from headwater.audit.declared import check_times
 from headwater.audit.findings import Findings
 from headwater.audit.rules import Asked
 from headwater.audit.stored import SECTIONS, Stored, StoredFile
-from headwater.audit.view import readable
 from headwater.sampling.batch import Batch
+from headwater.sampling.expand import expand
 from plain_database import (
     BOOLEAN,
     IDENTIFIER,
@@ -80,7 +80,7 @@ def writable(arrays: dict[str, Any]) -> Batch:
     """A batch that a test may change, as the front would give it."""
     copies = {name: array.copy() for name, array in arrays.items()}
     info = {name: copies.pop(name) for name in INFO}
-    return readable(Batch.of(copies, info))
+    return expand(Batch.of(copies, info))
 
 
 def fired(findings: Findings) -> set[str]:

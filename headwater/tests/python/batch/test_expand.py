@@ -86,7 +86,7 @@ def test_a_batch_by_hand_expands_to_what_the_format_says() -> None:
     cyclic = [wave(2 * pi * part) for part in parts for wave in (sin, cos)]
     assert dense["timestamp_values"][0, 0] == pytest.approx([*cyclic, -0.5], abs=1e-6)
     assert not dense["timestamp_values"][0, 1:].any()
-    assert set(dense) == {*EXPECTED, "timestamp_values", "row_starts", "num_sequences"}
+    assert set(dense) == {*EXPECTED, "timestamp_values", "parents", "row_starts", "num_sequences"}
 
 
 def test_a_target_cell_is_empty_where_the_truth_stands_beside_it() -> None:

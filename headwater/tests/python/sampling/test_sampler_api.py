@@ -143,7 +143,7 @@ def dims_of(field: headwater.BatchField, layout: str) -> tuple[str, ...]:
 
 def test_arrays_that_nobody_asked_for_are_absent(path: Path) -> None:
     with headwater.Sampler(db_path=path, **SMALL) as sampler:
-        absent = {"parents", "row_depths", "target_values", "target_is_null", "cells", "row_order"}
+        absent = {"row_depths", "target_values", "target_is_null", "cells", "row_order"}
         assert not absent & set(sampler.next_train_batch())
 
 

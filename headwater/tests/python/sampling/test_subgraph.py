@@ -69,6 +69,18 @@ def test_each_pair_of_rows_is_one_edge(tmp_path: Path) -> None:
     assert both.local_edges.tolist() == [*edges, [1, 0], [2, 1], [1, 3]]
 
 
+@pytest.mark.parametrize("layout", ["dense", "compact", "flat"])
+def test_each_key_has_its_slot_in_batches(layout: str, tmp_path: Path) -> None:
+    """The same context: both keys of 1 lead to 0, which stands in both slots."""
+    path = write_store(people(), tmp_path)
+    with headwater.Sampler(db_path=path, layout=layout, default_batch_size=1) as sampler:
+        batch = sampler.next_train_batch()
+    parents = batch["parents"][0, :5].astype(np.int16).tolist()
+    assert parents == [[1, -1], [2, 2], [2, -1], [4, 1], [3, -1]]
+    if layout == "dense":
+        assert batch["fk_adj"][0, :3, :3].tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
+
+
 # ---- the reference -----------------------------------------------------------------------------
 
 
