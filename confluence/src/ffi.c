@@ -3,12 +3,13 @@
  * both directions are
  *
  *     query, key, value [N,D] f32, temperature [H] f32, row_ids [N] s32, column_ids [N] s32,
- *     parents [R,P] s32, is_cell [N] pred, context_cells [n+1] s32, context_rows [n+1] s32
+ *     parents [R,P] s32, kinds [R,P] s32, is_cell [N] pred, context_cells [n+1] s32,
+ *     context_rows [n+1] s32, kind_key [T,D] f32, kind_value [T,D] f32
  *
  * with the attribute `pattern` (s32). Rows and parents are counted within their context. The first
  * cells and rows of contexts begin with 0 and never fall; what comes behind the last context is
  * padding, which sees itself. Forward gives out [N,D]; backward takes d_out [N,D] more and gives
- * d_query, d_key, d_value [N,D] and d_temperature [n,H].
+ * d_query, d_key, d_value [N,D], d_temperature [n,H], d_kind_key and d_kind_value [n,T,D].
  *
  * The kernel is handed one context at a time, so that its workspace has the size of the widest. The
  * contexts, and the padding as one more, are taken one by one, from a counter, by the calling
@@ -36,12 +37,15 @@ enum {
     ROW_IDS,
     COLUMN_IDS,
     PARENTS,
+    KINDS,
     IS_CELL,
     CONTEXT_CELLS,
     CONTEXT_ROWS,
+    KIND_KEY,
+    KIND_VALUE,
     D_OUT
 };
-enum { D_QUERY, D_KEY, D_VALUE, D_TEMPERATURE };
+enum { D_QUERY, D_KEY, D_VALUE, D_TEMPERATURE, D_KIND_KEY, D_KIND_VALUE, RESULT_COUNT };
 
 /* XLA's interface as JAX 0.10 has it, the oldest that pyproject.toml allows. A JAX refuses handlers
    of a newer interface than its own, and the header may be newer than the JAX that calls. */
@@ -100,12 +104,14 @@ static struct attention context_of(const struct call *call, int64_t context) {
     one.rows = call->context_rows[context + 1] - row;
     one.query += at, one.key += at, one.value += at;
     one.row_ids += cell, one.column_ids += cell, one.is_cell += cell;
-    one.parent_rows += row * one.parents;
+    one.parent_rows += row * one.parents, one.parent_kinds += row * one.parents;
     if (one.out != NULL) {
         one.out += at;
     } else {
         one.d_out += at, one.d_query += at, one.d_key += at, one.d_value += at;
         one.d_temperature += context * one.heads;
+        one.d_kind_key += context * one.kinds * one.width;
+        one.d_kind_value += context * one.kinds * one.width;
     }
     return one;
 }
@@ -207,10 +213,10 @@ static bool has_shape(const XLA_FFI_Buffer *buffer, XLA_FFI_DataType dtype, int6
 
 /* Reads shapes of the operands; false if they do not go together. */
 static bool read_shapes(const XLA_FFI_CallFrame *frame, bool is_backward, struct call *call) {
-    if (frame->args.size != (is_backward ? D_OUT + 1 : CONTEXT_ROWS + 1) ||
-        frame->rets.size != (is_backward ? D_TEMPERATURE + 1 : 1) ||
-        argument(frame, QUERY)->rank != 2 || argument(frame, TEMPERATURE)->rank != 1 ||
-        argument(frame, PARENTS)->rank != 2 || argument(frame, CONTEXT_CELLS)->rank != 1) {
+    if (frame->args.size != (is_backward ? D_OUT + 1 : D_OUT) ||
+        frame->rets.size != (is_backward ? RESULT_COUNT : 1) || argument(frame, QUERY)->rank != 2 ||
+        argument(frame, TEMPERATURE)->rank != 1 || argument(frame, PARENTS)->rank != 2 ||
+        argument(frame, CONTEXT_CELLS)->rank != 1 || argument(frame, KIND_KEY)->rank != 2) {
         return false;
     }
     struct attention *a = &call->attention;
@@ -219,8 +225,10 @@ static bool read_shapes(const XLA_FFI_CallFrame *frame, bool is_backward, struct
     a->batch = 1, a->cells = query[0], a->width = query[1];
     a->heads = argument(frame, TEMPERATURE)->dims[0];
     a->rows = parents[0], a->parents = parents[1];
+    a->kinds = argument(frame, KIND_KEY)->dims[0];
     call->contexts = starts - 1;
     int64_t matrix[] = {a->cells, a->width}, edges[] = {a->rows, a->parents};
+    int64_t kinds[] = {a->kinds, a->width};
     const struct {
         XLA_FFI_DataType dtype;
         int64_t rank;
@@ -233,9 +241,12 @@ static bool read_shapes(const XLA_FFI_CallFrame *frame, bool is_backward, struct
         [ROW_IDS] = {XLA_FFI_DataType_S32, 1, matrix},
         [COLUMN_IDS] = {XLA_FFI_DataType_S32, 1, matrix},
         [PARENTS] = {XLA_FFI_DataType_S32, 2, edges},
+        [KINDS] = {XLA_FFI_DataType_S32, 2, edges},
         [IS_CELL] = {XLA_FFI_DataType_PRED, 1, matrix},
         [CONTEXT_CELLS] = {XLA_FFI_DataType_S32, 1, &starts},
         [CONTEXT_ROWS] = {XLA_FFI_DataType_S32, 1, &starts},
+        [KIND_KEY] = {XLA_FFI_DataType_F32, 2, kinds},
+        [KIND_VALUE] = {XLA_FFI_DataType_F32, 2, kinds},
         [D_OUT] = {XLA_FFI_DataType_F32, 2, matrix},
     };
     for (int64_t i = 0; i < frame->args.size; i++) {
@@ -244,7 +255,7 @@ static bool read_shapes(const XLA_FFI_CallFrame *frame, bool is_backward, struct
         }
     }
     return call->contexts >= 0 && a->heads > 0 && a->width % a->heads == 0 &&
-           a->cells < INT32_MAX / 8 && a->rows < INT32_MAX / 8;
+           a->cells < INT32_MAX / 8 && a->rows < INT32_MAX / 8 && a->kinds < INT32_MAX / 8;
 }
 
 static bool read_pattern(const XLA_FFI_CallFrame *frame, struct attention *a) {
@@ -269,7 +280,10 @@ static void read_arrays(const XLA_FFI_CallFrame *frame, bool is_backward, struct
     a->row_ids = argument(frame, ROW_IDS)->data;
     a->column_ids = argument(frame, COLUMN_IDS)->data;
     a->parent_rows = argument(frame, PARENTS)->data;
+    a->parent_kinds = argument(frame, KINDS)->data;
     a->is_cell = argument(frame, IS_CELL)->data;
+    a->kind_key = argument(frame, KIND_KEY)->data;
+    a->kind_value = argument(frame, KIND_VALUE)->data;
     call->context_cells = argument(frame, CONTEXT_CELLS)->data;
     call->context_rows = argument(frame, CONTEXT_ROWS)->data;
     void **results = frame->rets.rets;
@@ -279,6 +293,8 @@ static void read_arrays(const XLA_FFI_CallFrame *frame, bool is_backward, struct
         a->d_key = ((const XLA_FFI_Buffer *)results[D_KEY])->data;
         a->d_value = ((const XLA_FFI_Buffer *)results[D_VALUE])->data;
         a->d_temperature = ((const XLA_FFI_Buffer *)results[D_TEMPERATURE])->data;
+        a->d_kind_key = ((const XLA_FFI_Buffer *)results[D_KIND_KEY])->data;
+        a->d_kind_value = ((const XLA_FFI_Buffer *)results[D_KIND_VALUE])->data;
     } else {
         a->out = ((const XLA_FFI_Buffer *)results[0])->data;
     }

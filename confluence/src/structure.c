@@ -157,30 +157,50 @@ bool attention_groups_find(const struct attention *a, int64_t sequence,
     return true;
 }
 
-static int32_t add_cells(const struct attention_groups *g, int32_t unit, int32_t *keys,
-                         int32_t count) {
-    for (int32_t i = g->starts[unit]; i < g->starts[unit + 1]; i++) {
-        keys[count++] = g->cells[i];
+/* Does the row name itself as a parent? */
+static bool points_at_itself(const struct attention *a, int64_t sequence, int32_t row) {
+    const int32_t *parents = parents_of(a, sequence, row);
+    for (int64_t p = 0; p < a->parents; p++) {
+        if (parents[p] == row) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int32_t attention_runs(const struct attention *a, int64_t sequence,
+                       const struct attention_groups *g, int32_t unit, struct attention_run *runs) {
+    int32_t count = 0;
+    if (a->pattern == ATTENTION_INBOUND) {
+        for (int32_t i = g->child_starts[unit]; i < g->child_starts[unit + 1]; i++) {
+            int32_t child = g->child_rows[i];
+            runs[count++] = (struct attention_run){child, child, unit, false};
+        }
+        return count;
+    }
+    runs[count++] = (struct attention_run){unit, -1, -1, false};
+    if (a->pattern == ATTENTION_OUTBOUND) {
+        const int32_t *parents = parents_of(a, sequence, unit);
+        if (points_at_itself(a, sequence, unit)) {
+            runs[0].child = runs[0].parent = unit;
+        }
+        for (int64_t p = 0; p < a->parents; p++) {
+            if (parents[p] != unit && is_new_parent(a, parents, p)) {
+                runs[count++] = (struct attention_run){parents[p], unit, parents[p], false};
+            }
+        }
     }
     return count;
 }
 
-int32_t attention_keys(const struct attention *a, int64_t sequence,
-                       const struct attention_groups *g, int32_t unit, int32_t *keys) {
+int32_t attention_kinds(const struct attention *a, int64_t sequence, int32_t child, int32_t parent,
+                        int32_t *kinds) {
+    const int32_t *parents = parents_of(a, sequence, child);
+    const int32_t *of_row = a->parent_kinds + (sequence * a->rows + child) * a->parents;
     int32_t count = 0;
-    if (a->pattern == ATTENTION_INBOUND) {
-        for (int32_t i = g->child_starts[unit]; i < g->child_starts[unit + 1]; i++) {
-            count = add_cells(g, g->child_rows[i], keys, count);
-        }
-        return count;
-    }
-    count = add_cells(g, unit, keys, count);
-    if (a->pattern == ATTENTION_OUTBOUND) {
-        const int32_t *parents = parents_of(a, sequence, unit);
-        for (int64_t p = 0; p < a->parents; p++) {
-            if (parents[p] != unit && is_new_parent(a, parents, p)) {
-                count = add_cells(g, parents[p], keys, count);
-            }
+    for (int64_t p = 0; p < a->parents; p++) {
+        if (parents[p] == parent) {
+            kinds[count++] = of_row[p] > 0 && of_row[p] < a->kinds ? of_row[p] : 0;
         }
     }
     return count;
@@ -190,11 +210,5 @@ bool attention_sees_itself(const struct attention *a, int64_t sequence, int32_t 
     if (a->pattern != ATTENTION_INBOUND) {
         return false;
     }
-    const int32_t *parents = parents_of(a, sequence, unit);
-    for (int64_t p = 0; p < a->parents; p++) {
-        if (parents[p] == unit) {
-            return false; /* its own cells are among its keys */
-        }
-    }
-    return true;
+    return !points_at_itself(a, sequence, unit); /* else its own cells are among its keys */
 }

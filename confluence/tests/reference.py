@@ -54,18 +54,37 @@ def encode_cell(p: dict[str, Array], b: dict[str, Array], tables: Any, i: int, s
     return norm(column + value + when, p["encoder.norm"])
 
 
-def allowed(b: dict[str, Array], i: int, pattern: int, s: int, t: int) -> bool:
+def edge(b: dict[str, Array], tables: Any, i: int, pattern: int, s: int, t: int) -> list[int]:
+    """The foreign keys along which cell s looks at cell t; -1 of a task's row."""
+    rows = [b["seq_row_ids"][i, cell] for cell in (s, t)]
+    child, parent = rows if pattern == 0 else rows[::-1]
+    slots = np.flatnonzero(b["parents"][i, child] == parent) if pattern < 2 else []
+    table, starts = int(b["row_tables"][i, child]), tables.key_starts
+    return [int(starts[table]) + slot if table < len(starts) - 1 else -1 for slot in slots]
+
+
+def allowed(b: dict[str, Array], tables: Any, i: int, pattern: int, s: int, t: int) -> bool:
     row, other = b["seq_row_ids"][i, s], b["seq_row_ids"][i, t]
-    if s == t:
+    if s == t or (pattern == 0 and row == other):
         return True
-    if pattern == 0:
-        return bool(row == other or b["fk_adj"][i, row, other])
-    if pattern == 1:
-        return bool(b["fk_adj"][i, other, row])
-    return bool(b["column_ids"][i, s] == b["column_ids"][i, t])
+    if pattern == 2:
+        return bool(b["column_ids"][i, s] == b["column_ids"][i, t])
+    return bool(edge(b, tables, i, pattern, s, t))
 
 
-def attention(p: dict[str, Array], cfg: Config, layer: int, pattern: int, x: Array, mask: Array):
+def key_vectors(p: dict[str, Array], tables: Any, cfg: Config, layer: int, pattern: int) -> Any:
+    """Of each foreign key: unit vectors [keys,H,K], and values [keys,D]."""
+    name = "keys.outbound" if pattern == 0 else "keys.inbound"
+    e = norm(tables.keys @ p[f"{name}.weight"] + p[f"{name}.bias"], 0)
+    key = (e @ p["attention.key"][layer, pattern]).reshape(len(e), cfg.heads, -1)
+    unit = key / np.linalg.norm(key, axis=2, keepdims=True)
+    return unit, e @ p["attention.value"][layer, pattern]
+
+
+def attention(
+    p: dict[str, Array], tables: Any, cfg: Config, layer: int, pattern: int, x: Array,
+    mask: Array, edges: list[list[list[int]]],
+):  # fmt: skip
     def weight(name: str) -> Array:
         return p[f"attention.{name}"][layer, pattern]
 
@@ -73,6 +92,7 @@ def attention(p: dict[str, Array], cfg: Config, layer: int, pattern: int, x: Arr
     q, k, v = h @ weight("query"), h @ weight("key"), h @ weight("value")
     mixed = np.zeros_like(x)
     width = cfg.width // cfg.heads
+    kappa, nu = key_vectors(p, tables, cfg, layer, pattern)
     for head in range(cfg.heads):
         at = slice(head * width, (head + 1) * width)
         tau = weight("temperature")[head]
@@ -80,9 +100,16 @@ def attention(p: dict[str, Array], cfg: Config, layer: int, pattern: int, x: Arr
             keys = np.flatnonzero(mask[s])
             cosine = (k[keys, at] @ q[s, at]) / np.linalg.norm(q[s, at])
             cosine /= np.linalg.norm(k[keys, at], axis=1)
-            logit = np.clip(tau * np.log(1 + len(keys)), -40, 40) * cosine
+            values = v[keys, at].copy()
+            for n, t in enumerate(keys):
+                for key in edges[s][t]:  # a task's row has no name
+                    if key >= 0:
+                        part = kappa[key, head] / len(edges[s][t])
+                        cosine[n] += part @ q[s, at] / np.linalg.norm(q[s, at])
+                        values[n] += nu[key, at] / len(edges[s][t])
+            logit = np.clip(np.clip(tau * np.log(1 + len(keys)), -40, 40) * cosine, -40, 40)
             share = np.exp(logit - logit.max())
-            mixed[s, at] = (share / share.sum()) @ v[keys, at]
+            mixed[s, at] = (share / share.sum()) @ values
     return 2 * sigmoid(h @ weight("gate")) * (mixed @ weight("out"))
 
 
@@ -100,12 +127,15 @@ def _sequence(p: dict[str, Array], b: dict[str, Array], tables: Any, cfg: Config
     cells = np.flatnonzero(b["is_padding"][i] == 0)
     x = np.stack([encode_cell(p, b, tables, i, s) for s in cells])
     masks = [
-        np.array([[allowed(b, i, pattern, s, t) for t in cells] for s in cells])
+        np.array([[allowed(b, tables, i, pattern, s, t) for t in cells] for s in cells])
         for pattern in range(3)
+    ]
+    edges = [
+        [[edge(b, tables, i, pattern, s, t) for t in cells] for s in cells] for pattern in range(3)
     ]
     for layer in range(cfg.layers):
         for pattern in range(3):
-            x = x + attention(p, cfg, layer, pattern, x, masks[pattern])
+            x = x + attention(p, tables, cfg, layer, pattern, x, masks[pattern], edges[pattern])
         h = norm(x, p["feed_forward.norm"][layer])
         gate, up = h @ p["feed_forward.gate"][layer], h @ p["feed_forward.up"][layer]
         x = x + (gate * sigmoid(gate) * up) @ p["feed_forward.down"][layer]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from html import escape
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def test_one_command_goes_from_a_database_to_predictions(
     shown = capsys.readouterr()
     for title in ("model", "global constant", "per entity", "trees, own columns", "trees, history"):
         assert title in shown.out
-    assert "building" in shown.err and "step 350/350" in shown.err
+    assert "building" in shown.err and re.search(r"step \d+/350 ", shown.err)  # it may end early
 
     result = json.loads((out / "evaluation-test-rolling.json").read_text())
     baselines = {name: b["metrics"]["auroc"] for name, b in result["baselines"].items()}

@@ -292,7 +292,7 @@ def category_limit(stores: Sequence[OpenStore]) -> int:
 
 
 def row_shape(stores: Sequence[OpenStore], cfg: Config) -> RowShape:
-    """The most cells and parents of a row in any of the stores."""
+    """The most cells of a row in any of the stores."""
     shapes = [read_row_shape(store.metadata, cfg) for store in stores]
     return RowShape(*(max(values) for values in zip(*shapes, strict=True)))
 

@@ -24,19 +24,20 @@ from confluence.data.one_copy import put_whole
 from confluence.data.whole_batch import WholeBatch
 from confluence.model.loss import TARGET_STYPES, TaskScales
 from confluence.model.row_attention import RowShape
-from confluence.model.transformer import Tables
+from confluence.model.transformer import ForeignKeys, Tables, key_names, key_starts_of
 
 TEXTS, TEXT_NUMBERS = "text_batch_embeddings", "text_numbers"
 COMMON_FIELDS = (
-    "row_ages", TEXTS, "target_stype", "task_idx", "cat_emb_start", "cat_emb_count", "is_labelled",
+    "row_ages", "row_tables", "parents", TEXTS, "target_stype", "task_idx", "cat_emb_start",
+    "cat_emb_count", "is_labelled",
 )  # fmt: skip
 INPUT_FIELDS = (
     "semantic_types", "column_ids", "seq_row_ids", "numeric_values", "timestamp_values",
     "bool_values", "categorical_embed_ids", "text_embed_ids", "is_null", "is_target",
-    "is_padding", "fk_adj", "num_sequences", *COMMON_FIELDS,
+    "is_padding", "num_sequences", *COMMON_FIELDS,
 )  # fmt: skip
 """The arrays of a dense batch that the model reads; the others stay on the host."""
-CELL_FIELDS = ("cells", "cell_columns", "cell_values", "cell_times", "parents", "row_starts")
+CELL_FIELDS = ("cells", "cell_columns", "cell_values", "cell_times", "row_starts")
 COMPACT_INPUT_FIELDS = (*CELL_FIELDS, "num_sequences", *COMMON_FIELDS)
 """The same of a compact batch, which say everything once; `expand.as_flat` reads both."""
 FLAT_INPUT_FIELDS = (
@@ -351,16 +352,15 @@ def _moment(stats: Mapping[str, Any], name: str, default: float) -> float:
 
 
 def read_row_shape(metadata: Mapping[str, Any], cfg: Config) -> RowShape:
-    """The most cells and parents of a row of any table or task, in this run's contexts."""
-    widths, parents = [2], [1]  # a task's row: obs_time and target, and the anchor
+    """The most cells of a row of any table or task, in this run's contexts."""
+    widths = [2]  # a task's row: obs_time and target
     keys_to = Counter(
         key["references"]["table"] for table in metadata["tables"] for key in table["foreign_keys"]
     )
     for table in metadata["tables"]:
         counts = CELLS_PER_COUNT * keys_to[table["name"]] if cfg.child_counts else 0
         widths.append(_most_cells(metadata, table, cfg) + counts)
-        parents.append(len(table["foreign_keys"]))
-    return RowShape(width=max(widths), parents=max(parents))
+    return RowShape(width=max(widths))
 
 
 def _most_cells(metadata: Mapping[str, Any], table: Mapping[str, Any], cfg: Config) -> int:
@@ -386,10 +386,23 @@ def device_tables(sampler: Any, category_limit: int) -> Tables:
         if "cat_emb_start" in stats:
             start = int(stats["cat_emb_start"])
             owners[start : start + len(stats["categories"])] = number
-    tables = [columns, categories, owners]
+    by_table = foreign_keys(sampler.store.metadata)
+    keys, key_starts = key_names(by_table, jnp.asarray(columns)), key_starts_of(by_table)
+    tables = [columns, keys, key_starts, categories, owners]
     if sampler.text_mode == "numbers":
         tables.append(sampler.text_vectors())
     return Tables(*(jax.device_put(table) for table in tables))
+
+
+def foreign_keys(metadata: Mapping[str, Any]) -> ForeignKeys:
+    """The columns of each foreign key, by table."""
+    by_table = []
+    for table in metadata["tables"]:
+        first, end = table["column_range"]
+        places = {entry["name"]: k for k, entry in enumerate(metadata["columns"][first:end], first)}
+        keys = (key["columns"] for key in table["foreign_keys"])
+        by_table.append(tuple(tuple(places[name] for name in key) for key in keys))
+    return tuple(by_table)
 
 
 def is_flat(batch: Mapping[str, Any]) -> bool:

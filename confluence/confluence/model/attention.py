@@ -9,11 +9,15 @@ A cell looks along the database's structure, one pattern after the other:
 Every mask leaves padding out and includes the diagonal, so no softmax runs over nothing. Masks are
 made once per batch from row ids, columns and the adjacency, and all layers share them.
 
-Logits are τ·log(1 + number of keys)·cos(q, k), and τ·log(1 + n) is cut to ±40, so |logit| ≤ 40:
-exp cannot overflow and no pass over the scores for their maximum is needed. A masked score would
-be exp(-1e9) = 0 and is set to that 0. Scores are never kept for the backward pass; they are made
-again from q and k, a few sequences at a time, so that they stay in a processor's cache. On two CPU
-cores this is 3 times faster than autodiff of the plain softmax; on GPU the block is the batch.
+Along a foreign key, outbound and inbound, a cell has the key k + κ and the value v + ν. κ, a unit
+vector within each head, and ν are of the foreign key (`KeyVectors`); if several join a
+pair of rows, they are means; a row that points at itself is joined to itself.
+
+Logits are τ·log(1 + number of keys)·(cos(q, k) + q·κ/‖q‖). τ·log(1 + n) is cut to ±40 and so is the
+logit: exp cannot overflow and no pass over the scores for their maximum is needed. A masked score
+would be exp(-1e9) = 0 and is set to that 0. Scores are never kept for the backward pass; they are
+made again from q and k, a few sequences at a time, so that they stay in a processor's cache; on GPU
+the block is the batch.
 
 The contexts of a batch come as B sequences of S cells, `Windows` of the one axis on which they
 stand side by side: masks over all pairs of a batch would be n times as large.
@@ -23,7 +27,7 @@ Cost: O(B·H·S²·K) for each pattern, whatever the masks allow. row_attention.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -32,6 +36,26 @@ from jax import Array
 
 LOGIT_LIMIT = 40.0  # bound of τ·log(1 + number of keys), and so of every logit
 NORM_FLOOR = 1e-6  # smallest norm that a vector is divided by
+
+
+class KeyVectors(NamedTuple):
+    """The vectors that each foreign key adds, by kind; kind 0 has no key, and zeros."""
+
+    key: Array  # [T,D] float32, κ: unit vectors within heads
+    value: Array  # [T,D] float32, ν
+
+
+def no_key_vectors(width: int) -> KeyVectors:
+    """Of a pattern that follows no foreign key."""
+    return KeyVectors(*jnp.zeros((2, 1, width), jnp.float32))
+
+
+class EdgeVectors(NamedTuple):
+    """The vectors that foreign keys of each cell's row add to cells of the rows that they name."""
+
+    rows: Array  # [B,S,P] int32, row that is named in each slot, once; R where none is
+    key: Array  # [B,S,P,D] float32
+    value: Array  # [B,S,P,D] float32
 
 
 class Masks(NamedTuple):
@@ -99,9 +123,18 @@ def join_heads(x: Array) -> Array:
     return x.transpose(0, 3, 1, 2).reshape(batch, cells, heads * head_width)
 
 
+class Edges(NamedTuple):
+    """The foreign keys that a pattern follows."""
+
+    row_ids: Array  # [B,S] int32, of the cells
+    vectors: EdgeVectors
+    is_inbound: bool  # the keys' rows name the query's, and not the other way
+
+
 def attend(
-    query: Array, key: Array, value: Array, mask: Array, temperature: Array, *, block: int
-) -> Array:
+    query: Array, key: Array, value: Array, mask: Array, temperature: Array, *, block: int,
+    edges: Edges | None = None,
+) -> Array:  # fmt: skip
     """Softmax attention under a mask.
 
     Args:
@@ -109,6 +142,7 @@ def attend(
         mask: [B,Q,S] bool, at least one True per query.
         temperature: [H] float32, τ.
         block: sequences whose scores exist at once; a divisor of B.
+        edges: of a pattern along foreign keys.
 
     Returns: [B,Q,D] in the type of `value`.
     """
@@ -117,55 +151,52 @@ def attend(
     q = unit(split_heads(query, heads), axis=2) * scale[:, :, None, :]  # [B,H,K,Q]
     k = unit(split_heads(key, heads), axis=2)  # [B,H,K,S]
     v = split_heads(value, heads).astype(jnp.float32)  # [B,H,K,S]
-    return join_heads(masked_softmax(block, q, k, v, mask)).astype(value.dtype)
+    is_inbound = edges is not None and edges.is_inbound
+    along = None if edges is None else (edges.row_ids, edges.vectors)
+
+    @jax.checkpoint
+    def one_block(args: tuple[Array, Array, Array, Array, Along]) -> Array:
+        return masked_softmax(*args, is_inbound=is_inbound)
+
+    out: Array = by_block(one_block, block, (q, k, v, mask, along))
+    return join_heads(out).astype(value.dtype)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def masked_softmax(block: int, q: Array, k: Array, v: Array, mask: Array) -> Array:
-    """softmax(q·k under the mask)·v with logits within ±40. [B,H,K,*] float32 → [B,H,K,Q]."""
-    return _softmax_forward(block, q, k, v, mask)[0]
+Along = tuple[Array, EdgeVectors] | None
+"""The rows of cells, and what foreign keys add along them."""
 
 
-Residuals = tuple[Array, Array, Array, Array, Array, Array]
+def masked_softmax(
+    q: Array, k: Array, v: Array, mask: Array, along: Along, *, is_inbound: bool
+) -> Array:
+    """softmax(q·k under the mask)·v with logits within ±40. [b,H,K,*] float32 → [b,H,K,Q]."""
+    logits = jnp.einsum("bhkq,bhks->bhqs", q, k)
+    slots = [] if along is None else [*_slots(*along, is_inbound, q.shape[1])]
+    for is_edge, key, _ in slots:
+        form = "bhkq,bhks->bhqs" if is_inbound else "bhkq,bhkq->bhq"
+        more = jnp.einsum(form, q, key)
+        more = more if is_inbound else more[..., None]
+        logits += jnp.where(is_edge[:, None], more, 0.0)
+    logits = jnp.clip(logits, -LOGIT_LIMIT, LOGIT_LIMIT)
+    scores = jnp.where(mask[:, None], jnp.exp(logits), 0.0)  # [b,H,Q,S]
+    out = jnp.einsum("bhqs,bhks->bhkq", scores, v)
+    for is_edge, _, value in slots:
+        own = jnp.where(is_edge[:, None], scores, 0.0)
+        if is_inbound:
+            out += jnp.einsum("bhqs,bhks->bhkq", own, value)
+        else:
+            out += value * jnp.sum(own, axis=-1)[:, :, None]
+    return out / jnp.sum(scores, axis=-1)[:, :, None]
 
 
-def _scores(q: Array, k: Array, mask: Array) -> Array:
-    """exp of the logits, 0 where masked. [b,H,K,Q], [b,H,K,S], [b,Q,S] → [b,H,Q,S]."""
-    return jnp.where(mask[:, None], jnp.exp(jnp.einsum("bhkq,bhks->bhqs", q, k)), 0.0)
-
-
-def _softmax_forward(
-    block: int, q: Array, k: Array, v: Array, mask: Array
-) -> tuple[Array, Residuals]:
-    def one_block(args: tuple[Array, ...]) -> tuple[Array, Array]:
-        q, k, v, mask = args
-        scores = _scores(q, k, mask)  # [b,H,Q,S]
-        total = jnp.sum(scores, axis=-1)[:, :, None]  # [b,H,1,Q]
-        return jnp.einsum("bhqs,bhks->bhkq", scores, v) / total, total
-
-    out, total = by_block(one_block, block, (q, k, v, mask))
-    return out, (q, k, v, mask, out, total)
-
-
-def _softmax_backward(
-    block: int, residuals: Residuals, d_out: Array
-) -> tuple[Array, Array, Array, None]:
-    def one_block(args: tuple[Array, ...]) -> tuple[Array, Array, Array]:
-        q, k, v, mask, out, total, d_out = args
-        d_sum = d_out / total  # [b,H,K,Q]
-        d_total = jnp.sum(d_sum * out, axis=2)[:, :, :, None]  # [b,H,Q,1]
-        scores = _scores(q, k, mask)  # [b,H,Q,S]
-        d_v = jnp.einsum("bhkq,bhqs->bhks", d_sum, scores)
-        d_logits = scores * (jnp.einsum("bhkq,bhks->bhqs", d_sum, v) - d_total)
-        d_q = jnp.einsum("bhks,bhqs->bhkq", k, d_logits)
-        d_k = jnp.einsum("bhkq,bhqs->bhks", q, d_logits)
-        return d_q, d_k, d_v
-
-    d_q, d_k, d_v = by_block(one_block, block, (*residuals, d_out))
-    return d_q, d_k, d_v, None
-
-
-masked_softmax.defvjp(_softmax_forward, _softmax_backward)
+def _slots(
+    row_ids: Array, vectors: EdgeVectors, is_inbound: bool, heads: int
+) -> Iterator[tuple[Array, Array, Array]]:
+    """By slot: the pairs [b,Q,S] whose child has its edge there, κ and ν of the child [b,H,K,S]."""
+    for p in range(vectors.rows.shape[2]):
+        is_edge = vectors.rows[:, :, None, p] == row_ids[:, None, :]  # [b,child,parent]
+        key, value = (split_heads(x[:, :, p], heads) for x in (vectors.key, vectors.value))
+        yield is_edge.swapaxes(1, 2) if is_inbound else is_edge, key, value
 
 
 def by_block(function, block: int, args):  # type: ignore[no-untyped-def]

@@ -33,6 +33,7 @@ class Cells(NamedTuple):
     is_cell: Array  # [N] bool, False at padding
     is_target: Array  # [N] bool, masked cells too
     parents: Array  # [Rn,P] int32, rows within their context; none from its number of rows on
+    kinds: Array  # [Rn,P] int32, 1 + the number of the foreign key; 0 of a task's row
     contexts: Contexts
 
     def rows_in_context(self) -> Array:
@@ -48,8 +49,12 @@ class Cells(NamedTuple):
         return jnp.where((self.parents >= 0) & (rows < end), rows, count)
 
 
-def read_cells(flat: Inputs) -> Cells:
-    """Cast the integers of a batch of `as_flat` to int32 and blank its padding."""
+def read_cells(flat: Inputs, key_starts: Array) -> Cells:
+    """Cast the integers of a batch of `as_flat` to int32 and blank its padding.
+
+    Args:
+        key_starts: [tables+1] int32, number of the first foreign key of each table of the store.
+    """
     is_cell = flat["is_padding"] == 0
     is_target = is_cell & (flat["is_target"] > 0)
 
@@ -63,8 +68,36 @@ def read_cells(flat: Inputs) -> Cells:
         is_cell=is_cell,
         is_target=is_target,
         parents=flat["parents"].astype(jnp.int32),
+        kinds=_kinds(flat, key_starts),
         contexts=read_contexts(flat),
     )
+
+
+def _kinds(flat: Inputs, key_starts: Array) -> Array:
+    """The foreign key in each slot of each row. → [Rn,P] int32"""
+    tables = flat["row_tables"].astype(jnp.int32)  # [Rn]
+    is_table = tables < key_starts.shape[0] - 1
+    at = jnp.where(is_table, tables, 0)
+    keys = key_starts[at][:, None] + jnp.arange(flat["parents"].shape[1], dtype=jnp.int32)
+    is_key = is_table[:, None] & (keys < key_starts[at + 1][:, None])
+    return jnp.where(is_key, 1 + keys, 0)
+
+
+def shares_of_slots(parents: Array, is_parent: Array) -> tuple[Array, Array]:
+    """Which slots of rows are the first that have their parent, and for these what each slot's key
+    has of the edge: several keys to one parent have equal shares.
+
+    Args:
+        parents, is_parent: [R,P] int32 and bool.
+
+    Returns: [R,P] bool, [R,P,P] float32: of the edge of a first slot, by slot; else 0.
+    """
+    is_same = (parents[:, :, None] == parents[:, None, :]) & is_parent[:, :, None]
+    slots = parents.shape[1]
+    is_again = jnp.any(is_same & jnp.tri(slots, k=-1, dtype=bool), axis=2)
+    is_first = is_parent & ~is_again
+    count = jnp.maximum(jnp.sum(is_same, axis=2, keepdims=True), 1)
+    return is_first, jnp.where(is_first[:, :, None] & is_same, 1.0 / count, 0.0)
 
 
 def read_contexts(flat: Inputs) -> Contexts:

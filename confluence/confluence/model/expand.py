@@ -6,7 +6,7 @@ a batch stand side by side on one axis of N cells, their rows on one of Rn rows.
 
     flat      is that already; the values are read from the compact cells
     compact   [B,S]: context b begins at cell b·S and row b·R, padding stands inside it
-    dense     [B,S] too; parents are listed from `fk_adj`
+    dense     [B,S] too
 
 Integers are those of the sampler; floats too, as they are moved or looked up, never computed.
 Shapes are static and nothing is wider than 32 bits. What nobody reads costs nothing: XLA drops it.
@@ -24,8 +24,6 @@ from headwater import SemanticType, calendar_tables
 from headwater.shared import CELL_BITS, DATE_SHIFT, SECOND_MASK, WEEKDAY_MASK, WEEKDAY_SHIFT
 from jax import Array
 
-from confluence.model.row_attention import RowShape
-
 Inputs = Mapping[str, Array]
 
 VALUE_FIELDS = (
@@ -35,22 +33,19 @@ VALUE_FIELDS = (
 """What stands in one cell, by the names of the dense layout; [N] here, timestamps [N,15]."""
 COMPACT_FIELDS = ("cells", "cell_columns", "cell_values", "cell_times")
 """What they come from in a compact or flat batch."""
-FLAT_FIELDS = ("row_ages", "parents", "context_cells", "context_rows", "context_targets")
+FLAT_FIELDS = (
+    "row_ages", "row_tables", "parents", "context_cells", "context_rows", "context_targets",
+)  # fmt: skip
 """Arrays of a flat batch with an axis of length 1 in front, which is for ranks."""
 
 
-def as_flat(batch: Inputs, row_shape: RowShape | None = None) -> Inputs:
+def as_flat(batch: Inputs) -> Inputs:
     """The inputs of the model from a batch of any layout; what is that already stays as it is.
 
-    Args:
-        row_shape: says how many parents a row has at most; else as many as there are rows. Only
-            the dense layout needs it.
-
-    Returns: the arrays of VALUE_FIELDS [N], `row_ids` [N] int32 over the batch, `row_ages` [Rn],
-        `parents` [Rn,P] within the context, `context_cells`, `context_rows` [n+1],
-        `context_targets` [n], -1 where there is none; of a dense batch `is_whole` [n] bool, False
-        where a context has a row of more parents. What is by context or by batch stays, positions
-        of masked cells are over the batch.
+    Returns: the arrays of VALUE_FIELDS [N], `row_ids` [N] int32 over the batch, `row_ages` and
+        `row_tables` [Rn], `parents` [Rn,P] within the context, `context_cells`, `context_rows`
+        [n+1], `context_targets` [n], -1 where there is none. What is by context or by batch stays,
+        positions of masked cells are over the batch.
 
     Raises:
         ValueError: the batch is packed.
@@ -66,7 +61,7 @@ def as_flat(batch: Inputs, row_shape: RowShape | None = None) -> Inputs:
             "a batch with several contexts in a sequence (packing=True) is not read by the model;"
             ' open the sampler with layout="flat", which has no padding between contexts'
         )
-    return _of_flat(batch) if "context_cells" in batch else _of_sequences(batch, row_shape)
+    return _of_flat(batch) if "context_cells" in batch else _of_sequences(batch)
 
 
 def _of_flat(batch: Inputs) -> dict[str, Array]:
@@ -78,22 +73,20 @@ def _of_flat(batch: Inputs) -> dict[str, Array]:
     return flat
 
 
-def _of_sequences(batch: Inputs, row_shape: RowShape | None) -> dict[str, Array]:
+def _of_sequences(batch: Inputs) -> dict[str, Array]:
     """Sequences [B,S] with rows [B,R] as contexts at strides of S and R."""
     flat = {name: array for name, array in batch.items() if name not in COMPACT_FIELDS}
     if "cells" in batch:
-        values, parents = _values(batch), batch["parents"]
+        values = _values(batch)
         row_ids = rows_of_cells(batch["row_starts"], values["is_padding"] == 0)
     else:
         values, row_ids = {name: batch[name] for name in VALUE_FIELDS}, batch["seq_row_ids"]
-        rows = batch["fk_adj"].shape[-1]
-        limit = rows if row_shape is None else row_shape.parents
-        parents, flat["is_whole"] = parents_of(batch["fk_adj"], limit)
+    parents = batch["parents"]
     (B, S), R = row_ids.shape, parents.shape[1]
     sequences = jnp.arange(B, dtype=jnp.int32)
     flat |= {name: jnp.reshape(x, (B * S, *x.shape[2:])) for name, x in values.items()}
     flat["row_ids"] = (row_ids.astype(jnp.int32) + R * sequences[:, None]).reshape(B * S)
-    flat["row_ages"] = jnp.reshape(batch["row_ages"], B * R)
+    flat |= {name: jnp.reshape(batch[name], B * R) for name in ("row_ages", "row_tables")}
     flat["parents"] = parents.reshape(B * R, parents.shape[2])
     flat["context_cells"] = S * jnp.arange(B + 1, dtype=jnp.int32)
     flat["context_rows"] = R * jnp.arange(B + 1, dtype=jnp.int32)
@@ -122,18 +115,6 @@ def rows_of_cells(row_starts: Array, is_cell: Array) -> Array:
     begins = jnp.zeros((batch, cells + 1), jnp.int32)
     begins = begins.at[jnp.arange(batch)[:, None], starts].add(1)  # those past the end: at S
     return jnp.where(is_cell, jnp.cumsum(begins, axis=1)[:, :cells], 0)
-
-
-def parents_of(adjacency: Array, limit: int) -> tuple[Array, Array]:
-    """Parents listed from an adjacency, R where there is none; and whether all were listed.
-
-    [B,R,R] → [B,R,limit] int32, [B] bool
-    """
-    rows = adjacency.shape[-1]
-    is_parent = (adjacency > 0).astype(jnp.int32)
-    points, parents = jax.lax.top_k(is_parent, min(limit, rows))
-    is_whole = jnp.max(jnp.sum(is_parent, axis=2), axis=1) <= limit
-    return jnp.where(points > 0, parents, rows), is_whole
 
 
 def _values(batch: Inputs) -> dict[str, Array]:

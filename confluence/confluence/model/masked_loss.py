@@ -185,7 +185,7 @@ def loss_with_masks(
     context `auxiliary_weight` times that mean is added, and weighs what the task's does: nothing
     where the context is unlabelled.
     """
-    flat = as_flat(batch, row_shape)
+    flat = as_flat(batch)
     h = read_context(params, flat, tables, cfg, row_shape=row_shape, everywhere=True)  # [N,D]
     means, is_masked = context_means(*masked_losses(params, h, flat, tables, cfg))
     if cfg.objective == "masked_cells":

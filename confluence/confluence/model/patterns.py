@@ -21,11 +21,13 @@ from jax import Array
 
 from confluence.config import Config, ConfigError
 from confluence.model import attention, compiled_attention, row_attention
-from confluence.model.cells import Cells, Contexts, at_targets
+from confluence.model.attention import EdgeVectors, KeyVectors
+from confluence.model.cells import Cells, Contexts, at_targets, shares_of_slots
 from confluence.model.row_attention import RowShape
 
-Mix = Callable[[Array, Array, Array, Array], Array]
-"""An attention under one pattern: query [Q,D], key and value [N,D], τ [H] → [Q,D]."""
+Mix = Callable[..., Array]
+"""An attention under one pattern: query [Q,D], key and value [N,D], τ [H], and along foreign keys
+their `KeyVectors` → [Q,D]."""
 
 
 class Patterns(NamedTuple):
@@ -65,8 +67,8 @@ def compiled_patterns(cells: Cells) -> Patterns:
     """In C, context by context."""
     c = cells.contexts
     layout = compiled_attention.Layout(
-        cells.rows_in_context(), cells.column_ids, cells.parents, cells.is_cell, c.cell_starts,
-        c.row_starts,
+        cells.rows_in_context(), cells.column_ids, cells.parents, cells.kinds, cells.is_cell,
+        c.cell_starts, c.row_starts,
     )  # fmt: skip
     asked = layout._replace(is_cell=_askers(cells) < c.targets.shape[0])
 
@@ -89,7 +91,7 @@ def row_patterns(cells: Cells, shape: RowShape) -> Patterns:
     """Between the rows and along the columns that can see each other."""
     c = cells.contexts
     slots, fits = row_attention.make_slots(
-        cells.row_ids, cells.parents_in_batch(), cells.is_cell, shape.width
+        cells.row_ids, cells.parents_in_batch(), cells.kinds, cells.is_cell, shape.width
     )
     columns = row_attention.make_columns(c.of_cell, cells.column_ids, cells.is_cell)
     is_whole = jnp.ones(c.targets.shape, bool).at[c.of_row].min(fits, mode="drop")
@@ -162,8 +164,9 @@ def dense_patterns(cells: Cells, cfg: Config) -> Patterns:
     is_row = rows < jnp.diff(c.row_starts)[:, None]  # [n,R]
     row_at = jnp.minimum(c.row_starts[:-1, None] + rows, cells.parents.shape[0] - 1)
     parents = jnp.where(is_row[..., None], cells.parents[row_at], R)  # [n,R,P]
+    row_ids = windows.spread_ids(cells.rows_in_context())
     masks = attention.make_masks(
-        windows.spread_ids(cells.rows_in_context()),
+        row_ids,
         windows.spread_ids(cells.column_ids),
         attention.adjacency_of(parents),
         windows.spread_ids(cells.is_cell),
@@ -172,10 +175,18 @@ def dense_patterns(cells: Cells, cfg: Config) -> Patterns:
     target = jnp.where(has_target, at_targets(windows.places, c) - S * jnp.arange(n), 0)
     block = attention.block_size(n)
 
-    def under(mask: Array) -> Mix:
-        def mix(query: Array, key: Array, value: Array, tau: Array) -> Array:
+    edge_vectors = _edges_of(parents, cells.kinds[row_at], row_ids, windows, cells)
+
+    def under(mask: Array, *, is_inbound: bool = False) -> Mix:
+        def mix(
+            query: Array, key: Array, value: Array, tau: Array, keys: KeyVectors | None = None
+        ) -> Array:
             q, k, v = (windows.spread(x) for x in (query, key, value))
-            return windows.gather(attention.attend(q, k, v, mask, tau, block=block))
+            edges = None
+            if keys is not None:
+                edges = attention.Edges(row_ids, edge_vectors(keys), is_inbound)
+            out = attention.attend(q, k, v, mask, tau, block=block, edges=edges)
+            return windows.gather(out)
 
         return mix
 
@@ -187,8 +198,30 @@ def dense_patterns(cells: Cells, cfg: Config) -> Patterns:
 
     return Patterns(
         outbound=under(masks.outbound),
-        inbound=under(masks.inbound),
+        inbound=under(masks.inbound, is_inbound=True),
         column=under(masks.column),
         target_column=target_column,
         is_whole=(jnp.diff(c.cell_starts) <= S) & (jnp.diff(c.row_starts) <= R),
     )
+
+
+def _edges_of(
+    parents: Array, kinds: Array, row_ids: Array, windows: Windows, cells: Cells
+) -> Callable[[KeyVectors], EdgeVectors]:
+    """The vectors that the foreign keys of the row of each cell in a window add.
+
+    Args:
+        parents, kinds: [n,R,P]. row_ids: [n,S].
+    """
+    n, rows, slots = parents.shape
+    flat = parents.reshape(n * rows, slots)
+    is_first, shares = shares_of_slots(flat, (flat >= 0) & (flat < rows))
+    named = jnp.where(is_first, flat, rows).reshape(n, rows, slots)
+    shares, at = shares.reshape(n, rows, slots, slots), jnp.arange(n)[:, None]
+    is_cell = windows.spread_ids(cells.is_cell)
+
+    def vectors(keys: KeyVectors) -> EdgeVectors:
+        key, value = (jnp.einsum("nrep,nrpd->nred", shares, x[kinds])[at, row_ids] for x in keys)
+        return EdgeVectors(jnp.where(is_cell[..., None], named[at, row_ids], rows), key, value)
+
+    return vectors

@@ -5,7 +5,8 @@ those together, and each attention works on one of them:
 
     slots     [R,A]: the cells of each row side by side, A = most cells of a row. Outbound takes
               the keys of a row's parents to the row; inbound takes the queries of the parents to
-              the row and adds what comes out, numerators and denominators, per parent.
+              the row and adds what comes out, numerators and denominators, per parent. The vectors
+              of foreign keys are added there, where a pair of rows meets.
     columns   [N]: cells sorted by context and column, and cut into blocks. As the cells of a column
               are a run, a block meets blocks up to `band` away, and a loop over that distance is
               all there is.
@@ -35,7 +36,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from confluence.model.attention import LOGIT_LIMIT, unit
+from confluence.model.attention import LOGIT_LIMIT, KeyVectors, unit
+from confluence.model.cells import shares_of_slots
 
 COLUMN_BLOCK = 32  # cells of a block of the column attention
 ROWS_AT_ONCE = 64  # on a processor: rows whose scores exist at once
@@ -43,10 +45,9 @@ BLOCKS_AT_ONCE = 16  # on a processor: blocks of columns
 
 
 class RowShape(NamedTuple):
-    """Bounds that hold for every batch of a run; the slots are cut to them."""
+    """A bound that holds for every batch of a run; the slots are cut to it."""
 
     width: int  # A, most cells of a row
-    parents: int  # P, most parents of a row
 
 
 class Slots(NamedTuple):
@@ -58,9 +59,11 @@ class Slots(NamedTuple):
     cells: Array  # [R·A] int32, cell of each slot; -1 where empty
     places: Array  # [N] int32, slot of each cell; -1 where the cell is not visible
     is_filled: Array  # [R,A] bool
-    parents: Array  # [R,P] int32
+    parents: Array  # [R,P] int32, each once
     others: Array  # [R,P] int32, the parents that are not the row itself
     is_own_parent: Array  # [R] bool, a row that points at itself
+    kinds: Array  # [R,P] int32, of the foreign keys
+    shares: Array  # [R,1+P,P] float32, what each has of the edges to the row itself and to parents
     outbound_count: Array  # [N] float32, keys of each cell
     inbound_count: Array  # [N] float32
 
@@ -83,12 +86,15 @@ def at_once(count: int, on_a_processor: int) -> int:
     return min(count, on_a_processor) if jax.default_backend() == "cpu" else count
 
 
-def make_slots(row_ids: Array, parents: Array, is_cell: Array, width: int) -> tuple[Slots, Array]:
+def make_slots(
+    row_ids: Array, parents: Array, kinds: Array, is_cell: Array, width: int
+) -> tuple[Slots, Array]:
     """The arrangement by rows, and which rows it has as a whole: no slot is lost in silence.
 
     Args:
         row_ids: [N] int32, over the batch.
-        parents: [Rn,P] int32, a parent's row over the batch, or Rn; each parent once.
+        parents: [Rn,P] int32, a parent's row over the batch, or Rn.
+        kinds: [Rn,P] int32, of the foreign keys.
         is_cell: [N] bool, False at padding.
         width: A.
 
@@ -99,6 +105,9 @@ def make_slots(row_ids: Array, parents: Array, is_cell: Array, width: int) -> tu
     rows = given + -given % step
     parents = jnp.where(parents < given, parents, rows)
     parents = jnp.pad(parents, ((0, rows - given), (0, 0)), constant_values=rows)
+    kinds = jnp.pad(kinds, ((0, rows - given), (0, 0)))
+    is_first, shares = shares_of_slots(parents, parents < rows)
+    parents = jnp.where(is_first, parents, rows)
     keys = jnp.where(is_cell, row_ids, rows)
     order = jnp.argsort(keys, stable=True).astype(jnp.int32)  # [N] cells by row
     counts = jnp.zeros((rows,), jnp.int32).at[keys].add(1, mode="drop")  # [R]
@@ -108,6 +117,7 @@ def make_slots(row_ids: Array, parents: Array, is_cell: Array, width: int) -> tu
     is_filled = a < counts[:, None]  # [R,A]
     at = jnp.minimum(starts[:, None] + a, cells - 1)
     is_self = parents == jnp.arange(rows)[:, None]  # [R,P]
+    to_itself = jnp.sum(jnp.where(is_self[..., None], shares, 0.0), axis=1, keepdims=True)
     others = jnp.where(is_self, rows, parents)
     is_own_parent = jnp.any(is_self, axis=1)
     of_parents = jnp.sum(jnp.pad(counts, (0, 1))[others], axis=1)  # [R]; row R has no cells
@@ -119,6 +129,8 @@ def make_slots(row_ids: Array, parents: Array, is_cell: Array, width: int) -> tu
         parents=parents,
         others=others,
         is_own_parent=is_own_parent,
+        kinds=kinds,
+        shares=jnp.concatenate([to_itself, shares], axis=1),
         outbound_count=(counts + of_parents)[row_ids].astype(jnp.float32),
         inbound_count=(of_children + jnp.where(is_own_parent, 0, 1))[row_ids].astype(jnp.float32),
     )
@@ -181,14 +193,18 @@ arrange.defvjp(
 # ------------------------------------------------------------------------------- rows, and parents
 
 
-def outbound(query: Array, key: Array, value: Array, tau: Array, *, slots: Slots) -> Array:
+def outbound(
+    query: Array, key: Array, value: Array, tau: Array, keys: KeyVectors, *, slots: Slots
+) -> Array:
     """Own row and parents. [N,D] each, [H] → [N,D] in the type of `value`."""
-    return _attend_in_slots(_outbound, query, key, value, tau, slots, slots.outbound_count)
+    return _attend_in_slots(_outbound, (query, key, value, tau), keys, slots, slots.outbound_count)
 
 
-def inbound(query: Array, key: Array, value: Array, tau: Array, *, slots: Slots) -> Array:
+def inbound(
+    query: Array, key: Array, value: Array, tau: Array, keys: KeyVectors, *, slots: Slots
+) -> Array:
     """The rows that point at the cell's row, and the cell. [N,D] each, [H] → [N,D]"""
-    return _attend_in_slots(_inbound, query, key, value, tau, slots, slots.inbound_count)
+    return _attend_in_slots(_inbound, (query, key, value, tau), keys, slots, slots.inbound_count)
 
 
 def unit_heads(x: Array, heads: int) -> Array:
@@ -203,12 +219,18 @@ def scaled_query(query: Array, count: Array, tau: Array) -> Array:
 
 
 def _attend_in_slots(
-    function: Callable[[Array, Array, Array, Slots], Array], query: Array, key: Array,
-    value: Array, tau: Array, s: Slots, count: Array,
+    function: Callable[[Array, Array, Array, Vectors, Slots], Array],
+    operands: tuple[Array, Array, Array, Array], keys: KeyVectors, s: Slots, count: Array,
 ) -> Array:  # fmt: skip
-    """Cells to slots, an attention there, and back."""
+    """Cells to slots, an attention there, and back.
+
+    Args:
+        operands: query, key, value and τ.
+    """
+    query, key, value, tau = operands
     width, heads = query.shape[1], tau.shape[0]
     rows, slots = s.is_filled.shape
+    vectors = tuple(x.reshape(-1, heads, width // heads) for x in keys)
 
     def to_slots(x: Array) -> Array:
         x = arrange(x, s.cells, s.places).reshape(rows, slots, heads, width // heads)
@@ -217,71 +239,99 @@ def _attend_in_slots(
     q = to_slots(scaled_query(query, count, tau))
     k = to_slots(unit_heads(key, heads).reshape(key.shape))
     v = to_slots(value.astype(jnp.float32))
-    out = function(q, k, v, s).transpose(0, 2, 1, 3).reshape(rows * slots, width)
+    out = function(q, k, v, vectors, s).transpose(0, 2, 1, 3).reshape(rows * slots, width)
     out = arrange(out, s.places, s.cells).astype(value.dtype)
     return jnp.where(s.places[:, None] >= 0, out, value)  # a cell without a slot sees itself
 
 
+Vectors = tuple[Array, ...]
+"""κ and ν of the foreign keys, [T,H,K] each."""
+
+
 def _exp_scores(logits: Array, is_key: Array) -> Array:
-    return jnp.where(is_key, jnp.exp(logits), 0.0)
+    return jnp.where(is_key, jnp.exp(jnp.clip(logits, -LOGIT_LIMIT, LOGIT_LIMIT)), 0.0)
 
 
-def _outbound(q: Array, k: Array, v: Array, s: Slots) -> Array:
+def _of_edges(vectors: Vectors, kinds: Array, shares: Array) -> Vectors:
+    """κ and ν of edges, the means of their keys'. [T,H,K], [r,P], [r,E,P] → [r,E,H,K] each"""
+    return tuple(jnp.einsum("rep,rphk->rehk", shares, x[kinds]) for x in vectors)
+
+
+def _outbound(q: Array, k: Array, v: Array, vectors: Vectors, s: Slots) -> Array:
     """Keys of the parents come to the row. [R,H,A,K] each → [R,H,A,K]"""
     rows = s.is_filled.shape[0]
     key_rows = jnp.concatenate([jnp.arange(rows)[:, None], s.others], axis=1)  # [R,1+P]
     is_key = jnp.pad(s.is_filled, ((0, 1), (0, 0)))[key_rows]  # [R,1+P,A]; row R has no cells
-    return over_rows(_outbound_of_rows, q, (k, v), key_rows, is_key)
+    given = (is_key, s.kinds, s.shares)
+    return over_rows(_outbound_of_rows, q, (k, v), vectors, key_rows, given)
 
 
-def _outbound_of_rows(q: Array, keys: tuple[Array, Array], is_key: Array) -> Array:
-    """q: [r,H,A,K]; keys and values of 1+P rows for each: [r,1+P,H,A,K]; is_key: [r,1+P,A]."""
+def _outbound_of_rows(
+    q: Array, keys: tuple[Array, Array], vectors: Vectors, given: tuple[Array, Array, Array]
+) -> Array:
+    """q: [r,H,A,K]; keys and values of 1+P rows for each: [r,1+P,H,A,K]; given: which are keys
+    [r,1+P,A], kinds [r,P], shares [r,1+P,P]."""
+    is_key, kinds, shares = given
+    key, value = _of_edges(vectors, kinds, shares)  # [r,1+P,H,K]
     total, out = jnp.zeros(q.shape[:-1]), jnp.zeros_like(q)
     for p in range(is_key.shape[1]):  # P is small, and a product for each needs no transpose
         k, v = (x[:, p] for x in keys)
-        scores = _exp_scores(jnp.einsum("rhak,rhck->rhac", q, k), is_key[:, None, None, p])
-        total += jnp.sum(scores, axis=-1)  # [r,H,A]
-        out += jnp.einsum("rhac,rhck->rhak", scores, v)
+        logits = jnp.einsum("rhak,rhck->rhac", q, k)
+        logits += jnp.einsum("rhak,rhk->rha", q, key[:, p])[..., None]
+        scores = _exp_scores(logits, is_key[:, None, None, p])
+        mass = jnp.sum(scores, axis=-1)  # [r,H,A]
+        total += mass
+        out += jnp.einsum("rhac,rhck->rhak", scores, v) + mass[..., None] * value[:, p, :, None]
     return out / jnp.maximum(total, 1e-30)[..., None]
 
 
-def _inbound(q: Array, k: Array, v: Array, s: Slots) -> Array:
+def _inbound(q: Array, k: Array, v: Array, vectors: Vectors, s: Slots) -> Array:
     """Queries of the parents come to the row, sums go back. [R,H,A,K] each → [R,H,A,K]"""
     itself = jnp.where(
         s.is_own_parent[:, None, None], 0.0, jnp.exp(jnp.sum(q * k, axis=-1))
     )  # [R,H,A]
     sums = jnp.concatenate([itself[..., None] * v, itself[..., None]], axis=-1)  # [R,H,A,K+1]
-    parts = over_rows(_inbound_of_rows, (k, v), q, s.parents, s.is_filled)  # [R,P,H,A,K+1]
+    given = (s.is_filled, s.kinds, s.shares[:, 1:])
+    parts = over_rows(_inbound_of_rows, (k, v), q, vectors, s.parents, given)  # [R,P,H,A,K+1]
     sums = sums.at[s.parents].add(parts, mode="drop")
     return sums[..., :-1] / jnp.maximum(sums[..., -1:], 1e-30)
 
 
-def _inbound_of_rows(keys: tuple[Array, Array], q: Array, is_key: Array) -> Array:
-    """keys and values: [r,H,A,K]; queries of P rows for each: [r,P,H,A,K] → [r,P,H,A,K+1]"""
+def _inbound_of_rows(
+    keys: tuple[Array, Array], q: Array, vectors: Vectors, given: tuple[Array, Array, Array]
+) -> Array:
+    """keys and values: [r,H,A,K]; queries of P rows for each: [r,P,H,A,K]; given: which are keys
+    [r,A], kinds [r,P], shares [r,P,P] → [r,P,H,A,K+1]"""
     k, v = keys
+    is_key, kinds, shares = given
+    key, value = _of_edges(vectors, kinds, shares)  # [r,P,H,K]
     parts = []
     for p in range(q.shape[1]):
         logits = jnp.einsum("rhak,rhck->rhac", q[:, p], k)
+        logits += jnp.einsum("rhak,rhk->rha", q[:, p], key[:, p])[..., None]
         scores = _exp_scores(logits, is_key[:, None, None])
-        out = jnp.einsum("rhac,rhck->rhak", scores, v)
-        parts.append(jnp.concatenate([out, jnp.sum(scores, axis=-1, keepdims=True)], axis=-1))
+        mass = jnp.sum(scores, axis=-1, keepdims=True)
+        out = jnp.einsum("rhac,rhck->rhak", scores, v) + mass * value[:, p, :, None]
+        parts.append(jnp.concatenate([out, mass], axis=-1))
     return jnp.stack(parts, axis=1)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def over_rows(function: Any, own: Any, others: Any, index: Array, is_key: Array) -> Array:
+def over_rows(function: Any, own: Any, others: Any, shared: Any, index: Array, given: Any) -> Array:
     """A function of rows and of other rows that each names, for a run of rows at a time.
 
     Nothing is kept for the backward pass; it makes a run's results again. What it adds to the rows
     that are named is added in place, run by run: autodiff would add all rows for each run.
 
     Args:
-        function: ([r,...] of own, [r,P,...] of others, [r,...] of is_key) → [r,...].
+        function: ([r,...] of own, [r,P,...] of others, shared, [r,...] of given) → [r,...].
         own, others: trees of arrays [R,...].
+        shared: a tree of arrays that all rows read.
         index: [R,P] int32, the others that each row names, R for none.
-        is_key: [R,...] bool, False at least where `index` has none or takes what does not count.
+        given: a tree of arrays [R,...] without gradients, such as which keys are there: none where
+            `index` has none or takes what does not count.
     """
-    return _over_rows_forward(function, own, others, index, is_key)[0]
+    return _over_rows_forward(function, own, others, shared, index, given)[0]
 
 
 def _in_runs(tree: Any) -> Any:
@@ -299,33 +349,36 @@ def _named(others: Any, index: Array) -> Any:
 
 
 def _over_rows_forward(
-    function: Any, own: Any, others: Any, index: Array, is_key: Array
+    function: Any, own: Any, others: Any, shared: Any, index: Array, given: Any
 ) -> tuple[Array, Any]:
     def one_run(args: Any) -> Any:
-        own, index, is_key = args
-        return function(own, _named(others, index), is_key)
+        own, index, given = args
+        return function(own, _named(others, index), shared, given)
 
-    out: Array = _joined(jax.lax.map(one_run, _in_runs((own, index, is_key))))
-    return out, (own, others, index, is_key)
+    out: Array = _joined(jax.lax.map(one_run, _in_runs((own, index, given))))
+    return out, (own, others, shared, index, given)
 
 
 def _over_rows_backward(function: Any, residuals: Any, d_out: Array) -> Any:
-    own, others, index, is_key = residuals
+    own, others, shared, index, given = residuals
 
-    def one_run(d_others: Any, args: Any) -> tuple[Any, Any]:
-        own, index, is_key, d_out = args
+    def one_run(sums: Any, args: Any) -> tuple[Any, Any]:
+        own, index, given, d_out = args
         _, pull = jax.vjp(
-            lambda own, named: function(own, named, is_key), own, _named(others, index)
+            lambda own, named, shared: function(own, named, shared, given),
+            own, _named(others, index), shared,
+        )  # fmt: skip
+        d_own, d_named, d_shared = pull(d_out)
+        d_others = jax.tree.map(
+            lambda total, part: total.at[index].add(part, mode="drop"), sums[0], d_named
         )
-        d_own, d_named = pull(d_out)
-        added = jax.tree.map(
-            lambda total, part: total.at[index].add(part, mode="drop"), d_others, d_named
-        )
-        return added, d_own
+        return (d_others, jax.tree.map(jnp.add, sums[1], d_shared)), d_own
 
-    zeros = jax.tree.map(jnp.zeros_like, others)
-    d_others, d_own = jax.lax.scan(one_run, zeros, _in_runs((own, index, is_key, d_out)))
-    return _joined(d_own), d_others, None, None
+    zeros = jax.tree.map(jnp.zeros_like, (others, shared))
+    (d_others, d_shared), d_own = jax.lax.scan(
+        one_run, zeros, _in_runs((own, index, given, d_out))
+    )  # fmt: skip
+    return _joined(d_own), d_others, d_shared, None, None
 
 
 over_rows.defvjp(_over_rows_forward, _over_rows_backward)

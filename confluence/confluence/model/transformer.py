@@ -24,19 +24,22 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from headwater import SemanticType
 from jax import Array
 
 from confluence.config import Config
+from confluence.model.attention import KeyVectors
 from confluence.model.cells import Cells, at_targets, read_cells
 from confluence.model.expand import Inputs, as_flat
 from confluence.model.patterns import Mix, Patterns, make_patterns
-from confluence.model.row_attention import RowShape
+from confluence.model.row_attention import RowShape, unit_heads
 
 Params = dict[str, Array]
 Trainer = Literal["muon", "adamw", "adamw_without_decay", "temperature"]
 
 PATTERNS = 3  # outbound, inbound, column
+ALONG_KEYS = ("outbound", "inbound")  # those that follow foreign keys
 TIME_PARTS = 15  # 14 cyclic parts of a timestamp, then its z-scored epoch
 AGE_PARTS = 5  # features of a row's age
 AGE_LIMIT_DAYS = 18_250.0  # 50 years
@@ -49,10 +52,27 @@ class Tables(NamedTuple):
     """Frozen embeddings of a store, on the device for the whole run."""
 
     columns: Array  # [C,T] float16
+    keys: Array  # [keys,T] float32, names of the foreign keys: means of their columns
+    key_starts: Array  # [tables+1] int32, number of the first foreign key of each table
     categories: Array  # [V+L,T] float16, padded by L rows so that a slice of L never clamps
     category_columns: Array | None = None  # [V+L] int32, the column of each category, padding -1;
     # only masked cells need it
     texts: Array | None = None  # [V_t,T] float16, for `to_device`; None: each batch brings its own
+
+
+ForeignKeys = tuple[tuple[tuple[int, ...], ...], ...]
+"""The columns of each foreign key of each table of a store, by their numbers."""
+
+
+def key_names(keys: ForeignKeys, columns: Array) -> Array:
+    """The name of each foreign key, the mean of its columns' names. [C,T] → [keys,T] float32"""
+    names = [jnp.mean(columns[np.array(key)], 0, jnp.float32) for table in keys for key in table]
+    return jnp.stack(names) if names else jnp.zeros((0, columns.shape[1]), jnp.float32)
+
+
+def key_starts_of(keys: ForeignKeys) -> Array:
+    """The number of the first foreign key of each table, and of all. → [tables+1] int32"""
+    return jnp.asarray(np.cumsum([0, *map(len, keys)]), jnp.int32)
 
 
 class Output(NamedTuple):
@@ -95,6 +115,8 @@ def parameter_table(cfg: Config, text_width: int) -> dict[str, Parameter]:
     affine("encoder.age", AGE_PARTS, D)
     table["encoder.timeless"] = Parameter((1, D), "vector", "adamw")
     table["encoder.norm"] = Parameter((D,), "zeros", "adamw_without_decay")
+    for pattern in ALONG_KEYS:
+        affine(f"keys.{pattern}", T, D)
 
     table["attention.norm"] = Parameter((layers, patterns, D), "zeros", "adamw_without_decay")
     for name in ("query", "key", "value"):
@@ -318,10 +340,21 @@ def _age_numbers(batch: Inputs, cells: Cells) -> Array:
 # -------------------------------------------------------------------------------------- the layers
 
 
+def name_keys(params: Params, tables: Tables, dtype: jnp.dtype) -> list[Array]:
+    """The vector of each foreign key, by its name, for each of ALONG_KEYS. → [keys,D] each"""
+    projected = [project(params, f"keys.{name}", tables.keys, dtype) for name in ALONG_KEYS]
+    return [rms_norm(x, jnp.zeros(x.shape[1]), dtype) for x in projected]
+
+
 def attention_sublayer(
-    params: Params, layer: int, pattern: int, x: Array, rows: Array, mix: Mix
-) -> Array:
-    """What one attention adds to `rows` [Q,D] (all cells, or targets) by looking at x [N,D]."""
+    params: Params, layer: int, pattern: int, x: Array, rows: Array, mix: Mix,
+    keys: Array | None = None,
+) -> Array:  # fmt: skip
+    """What one attention adds to `rows` [Q,D] (all cells, or targets) by looking at x [N,D].
+
+    Args:
+        keys: [keys,D] of the foreign keys, of a pattern that follows these.
+    """
     dtype = x.dtype
 
     def weight(name: str) -> Array:
@@ -337,7 +370,12 @@ def attention_sublayer(
         normed_rows = rms_norm(rows, gamma, dtype)
         query, gate = normed_rows @ weight("query"), normed_rows @ weight("gate")
         key, value = normed @ weight("key"), normed @ weight("value")  # [N,D]
-    mixed = mix(query, key, value, temperature)
+    along = []
+    if keys is not None:
+        units = unit_heads(keys @ weight("key"), temperature.shape[0]).reshape(keys.shape)
+        values = (keys @ weight("value")).astype(jnp.float32)
+        along = [KeyVectors(*(jnp.pad(v, ((1, 0), (0, 0))) for v in (units, values)))]
+    mixed = mix(query, key, value, temperature, *along)
     return 2.0 * jax.nn.sigmoid(gate) * (mixed @ weight("out"))
 
 
@@ -351,16 +389,17 @@ def feed_forward_sublayer(params: Params, layer: int, x: Array) -> Array:
 
 
 def transform(
-    params: Params, x: Array, cells: Cells, patterns: Patterns, cfg: Config, *, everywhere: bool
-) -> Array:
+    params: Params, x: Array, cells: Cells, patterns: Patterns, cfg: Config, keys: list[Array], *,
+    everywhere: bool,
+) -> Array:  # fmt: skip
     """All layers. [N,D] → [n,D] at the targets, or [N,D] everywhere.
 
     Where only the targets are read, the last column attention and feed-forward are computed there
     alone; this changes no result.
     """
     for layer in range(cfg.layers):
-        x = x + attention_sublayer(params, layer, 0, x, x, patterns.outbound)
-        x = x + attention_sublayer(params, layer, 1, x, x, patterns.inbound)
+        x = x + attention_sublayer(params, layer, 0, x, x, patterns.outbound, keys[0])
+        x = x + attention_sublayer(params, layer, 1, x, x, patterns.inbound, keys[1])
         is_last = layer == cfg.layers - 1
         rows, mix = x, patterns.column
         if is_last and not everywhere:
@@ -409,20 +448,20 @@ def read_context(
 
     Args:
         batch: a batch of any layout, its arrays by `data.to_device`, or of `as_flat`.
-        row_shape: most cells and parents of a row (`data.read_row_shape`); needed by path "rows".
+        row_shape: most cells of a row (`data.read_row_shape`); needed by path "rows".
         everywhere: at every cell, not at the targets alone.
     """
-    flat = as_flat(batch, row_shape)
-    cells = read_cells(flat)
+    flat = as_flat(batch)
+    cells = read_cells(flat, tables.key_starts)
     patterns = make_patterns(cells, cfg, row_shape)
     x = encode(params, flat, cells, tables, cfg)  # [N,D]
-    x = transform(params, x, cells, patterns, cfg, everywhere=everywhere)
+    keys = name_keys(params, tables, x.dtype)
+    x = transform(params, x, cells, patterns, cfg, keys, everywhere=everywhere)
     h = rms_norm(x, params["heads.norm"], jnp.dtype(jnp.float32))
-    for is_whole in (patterns.is_whole, flat.get("is_whole")):
-        if is_whole is not None:  # a context that was cut has no answer
-            if everywhere:
-                is_whole = jnp.append(is_whole, True)[cells.contexts.of_cell]
-            h = jnp.where(is_whole[:, None], h, jnp.nan)
+    if (is_whole := patterns.is_whole) is not None:  # a context that was cut has no answer
+        if everywhere:
+            is_whole = jnp.append(is_whole, True)[cells.contexts.of_cell]
+        h = jnp.where(is_whole[:, None], h, jnp.nan)
     return h
 
 

@@ -26,7 +26,7 @@ class HeldOut:
 
     def __init__(self, cfg: Config, tables: Tables, *, row_shape: RowShape | None = None) -> None:
         def losses(params: Params, batch: Inputs, tables: Tables) -> dict[str, Array]:
-            flat = as_flat(batch, row_shape)
+            flat = as_flat(batch)
             h = read_context(params, flat, tables, cfg, row_shape=row_shape, everywhere=True)
             sums, counts = masked_losses(params, h, flat, tables, cfg)
             means, is_masked = context_means(sums, counts)

@@ -23,14 +23,28 @@ import jax.numpy as jnp
 from jax import Array
 
 from confluence.config import Config, ConfigError
-from confluence.data.tasks import CATEGORY_LIMIT, TEXT_NUMBERS, TEXTS, is_flat, read_row_shape
+from confluence.data.tasks import (
+    CATEGORY_LIMIT,
+    TEXT_NUMBERS,
+    TEXTS,
+    foreign_keys,
+    is_flat,
+    read_row_shape,
+)
 from confluence.model import transformer
 from confluence.model.expand import Inputs, as_flat
 from confluence.model.loss import TaskScales, batch_loss, read_truth
 from confluence.model.masked_loss import HUBER_DELTA
 from confluence.model.patterns import attention_path
 from confluence.model.row_attention import RowShape
-from confluence.model.transformer import Output, Params, Tables
+from confluence.model.transformer import (
+    ForeignKeys,
+    Output,
+    Params,
+    Tables,
+    key_names,
+    key_starts_of,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,14 +58,17 @@ class RelationalTransformer:
         config: width, heads, layers, attention and compute_dtype are read, the rest is not.
         category_limit: L, the most categories of a target, at least 1. None: the number of rows
             of the category table, at most 4,096. A batch whose target has more gets NaN logits.
-        row_shape: the most cells and parents of a row, for attention "rows". None: "auto" is
+        row_shape: the most cells of a row, for attention "rows". None: "auto" is
             "dense" where it would be "rows", that is on a GPU. `for_sampler` knows it.
+        foreign_keys: the columns of each foreign key of each table, whose names tell edges apart.
+            None: they are not told apart. `for_sampler` knows them.
     """
 
     config: Config = dataclasses.field(default_factory=Config)
     _: dataclasses.KW_ONLY
     category_limit: int | None = None
     row_shape: RowShape | None = None
+    foreign_keys: ForeignKeys | None = None
 
     def __post_init__(self) -> None:
         if self.category_limit is not None and self.category_limit < 1:
@@ -59,8 +76,8 @@ class RelationalTransformer:
 
     @classmethod
     def for_sampler(cls, sampler: Any, config: Config | None = None) -> Self:
-        """The model with the bounds of a `headwater.Sampler`: faster on a GPU, and with a
-        categorical head no larger than the sampler's tasks need."""
+        """The model with the bounds and foreign keys of a `headwater.Sampler`: as `train` has it,
+        faster on a GPU, and with a categorical head no larger than the sampler's tasks need."""
         options, metadata = sampler.state_dict()["options"], sampler.database_metadata()
         config = (config or Config()).replace(
             sequence_length=sampler.shape["sequence_length"],
@@ -72,6 +89,7 @@ class RelationalTransformer:
             config,
             category_limit=_most_categories(metadata, sampler.tasks),
             row_shape=read_row_shape(metadata, config),
+            foreign_keys=foreign_keys(sampler.store.metadata),
         )
 
     def init(
@@ -129,10 +147,10 @@ class RelationalTransformer:
         """
         arrays = {name: jnp.asarray(array) for name, array in batch.items()}
         arrays[TEXTS] = _texts(arrays, text_table)
-        tables = _tables(arrays, column_table, category_table)
+        tables = _tables(arrays, column_table, category_table, self.foreign_keys or ())
         limit = self._most_categories_of(tables)
         cfg = self._settings(arrays)
-        flat = as_flat(arrays, self.row_shape)
+        flat = as_flat(arrays)
         h = transformer.read_context(params, flat, tables, cfg, row_shape=self.row_shape)  # [n,D]
         tables = tables._replace(categories=jnp.pad(tables.categories, ((0, limit), (0, 0))))
         dtype = transformer.compute_dtype(cfg)
@@ -187,7 +205,7 @@ def _texts(batch: Inputs, table: Any) -> Array:
     return rows[batch[TEXT_NUMBERS]] if TEXT_NUMBERS in batch else rows
 
 
-def _tables(batch: Inputs, columns: Any, categories: Any) -> Tables:
+def _tables(batch: Inputs, columns: Any, categories: Any, keys: ForeignKeys) -> Tables:
     """The frozen embeddings, after a check that they fit together."""
     columns, categories = jnp.asarray(columns), jnp.asarray(categories)
     widths = [table.shape[-1] for table in (columns, categories, batch[TEXTS])]
@@ -196,7 +214,7 @@ def _tables(batch: Inputs, columns: Any, categories: Any) -> Tables:
             "tables of columns, categories and texts have widths"
             f" {', '.join(map(str, widths))}, expected the same"
         )
-    return Tables(columns, categories)
+    return Tables(columns, key_names(keys, columns), key_starts_of(keys), categories)
 
 
 def compute_loss(

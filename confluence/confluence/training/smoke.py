@@ -9,6 +9,7 @@ cells.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from confluence.data.tasks import HUBER_DELTA, to_device
 from confluence.model.loss import TARGET_STYPES, TaskScales
 from confluence.model.masked_loss import MASKED_TYPES
 from confluence.model.row_attention import RowShape
-from confluence.model.transformer import Tables
+from confluence.model.transformer import ForeignKeys, Tables, key_names, key_starts_of
 from confluence.training.step import Constants, Fed, StepRunner, first_state
 
 TEXT_WIDTH = 16  # T
@@ -40,8 +41,10 @@ CATEGORY_COLUMNS = {  # columns by their first category
     TARGET_CATEGORY_START: OBS_TIME_COLUMN + 1 + TARGET_STYPES.index(SemanticType.CATEGORICAL),
 }
 COLUMN_COUNT = OBS_TIME_COLUMN + 1 + len(TARGET_STYPES)
-ROW_SHAPE = RowShape(width=max(len(table) for table in TABLE_COLUMNS), parents=1)
+FIRST_COLUMNS = [*itertools.accumulate(map(len, TABLE_COLUMNS[:-1]), initial=0)]
+ROW_SHAPE = RowShape(width=max(len(table) for table in TABLE_COLUMNS))
 NO_TABLE = 65_535  # table of a task's seed row
+NO_ROW = 65_535
 MEAN_STEPS = 5  # first and last steps whose mean loss is compared
 RATIO_MAX = 0.7  # of the last mean to the first; smoke_config() with five seeds: 0.18 to 0.30
 
@@ -69,7 +72,10 @@ def synthetic_tables(seed: int = 0) -> Tables:
     for start, column in CATEGORY_COLUMNS.items():
         owners[start : start + CATEGORIES_PER_COLUMN] = column
     columns, vectors = (jax.device_put(table.astype(np.float16)) for table in draw)
-    return Tables(columns, vectors, jax.device_put(owners))
+    keys: ForeignKeys = tuple(((first,),) for first in FIRST_COLUMNS)
+    return Tables(
+        columns, key_names(keys, columns), key_starts_of(keys), vectors, jax.device_put(owners)
+    )
 
 
 def synthetic_scales(cfg: Config) -> TaskScales:
@@ -127,7 +133,7 @@ def _empty_batch(B: int, S: int, R: int, U: int) -> SyntheticBatch:
     batch.update({name: np.zeros(1, dtype) for name, dtype in single.items()})
     batch["is_padding"][:] = 1
     batch["timestamp_values"] = np.zeros((B, S, 15), np.float32)
-    batch["fk_adj"] = np.zeros((B, R, R), np.uint8)
+    batch["parents"] = np.full((B, R, 1), NO_ROW, np.uint16)
     batch["row_ages"] = np.full((B, R), -1, np.float32)
     batch["row_tables"] = np.full((B, R), NO_TABLE, np.uint16)
     batch["row_starts"] = np.zeros((B, R + 1), np.uint16)
@@ -142,14 +148,13 @@ def _fill_sequence(
     batch: SyntheticBatch, b: int, stype: SemanticType, rng: np.random.Generator, U: int
 ) -> None:
     """Rows until the sequence or the rows are nearly full: seed row, anchor, others."""
-    S, R = batch["is_padding"].shape[1], batch["fk_adj"].shape[1]
+    S, R = batch["is_padding"].shape[1], batch["parents"].shape[1]
     target_column = OBS_TIME_COLUMN + 1 + TARGET_STYPES.index(stype)
     cell, row = 0, 0
     row_limit = int(rng.integers(max(3, R // 2), R + 1))
     while row < row_limit:
         table = 0 if row == 1 else int(rng.integers(len(TABLE_COLUMNS)))
-        first = sum(len(t) for t in TABLE_COLUMNS[:table])
-        columns = [first + i for i in range(len(TABLE_COLUMNS[table]))]
+        columns = [FIRST_COLUMNS[table] + i for i in range(len(TABLE_COLUMNS[table]))]
         if row == 0:
             columns = [OBS_TIME_COLUMN, target_column]
         if cell + len(columns) > S:
@@ -161,9 +166,9 @@ def _fill_sequence(
             cell += 1
         batch["row_ages"][b, row] = 0.0 if row == 0 else rng.choice([-1.0, rng.exponential(300)])
         if row == 1:
-            batch["fk_adj"][b, 0, 1] = 1
+            batch["parents"][b, 0, 0] = 1
         if row > 1:
-            batch["fk_adj"][b, row, int(rng.integers(1, row))] = 1
+            batch["parents"][b, row, 0] = int(rng.integers(1, row))
         row += 1
     batch["row_starts"][b, row:] = cell
     batch["num_cells"][b], batch["num_rows"][b] = cell, row

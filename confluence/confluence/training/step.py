@@ -163,7 +163,7 @@ def loss_sums(
     row_shape: RowShape | None,
 ) -> tuple[Array, Array, Array]:
     """Sums of losses, of weights, and of masked cells' losses, of a rank's share of a batch."""
-    batch = as_flat(batch, row_shape)
+    batch = as_flat(batch)
     truth = read_truth(batch, scales)
     if cfg.masks_cells:
         return loss_with_masks(

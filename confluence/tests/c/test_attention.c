@@ -15,16 +15,20 @@
 #include "attention.h"
 
 enum { MOST_CELLS = 40, MOST_ROWS = 12, MOST_PARENTS = 3, MOST_WIDTH = 40, MOST_HEADS = 5 };
+enum { KINDS = 4 };
 
 struct context {
     struct attention a;
     float query[MOST_CELLS * MOST_WIDTH], key[MOST_CELLS * MOST_WIDTH];
     float value[MOST_CELLS * MOST_WIDTH], temperature[MOST_HEADS];
     int32_t row_ids[MOST_CELLS], column_ids[MOST_CELLS], parents[MOST_ROWS * MOST_PARENTS];
+    int32_t kinds[MOST_ROWS * MOST_PARENTS];
+    float kind_key[KINDS * MOST_WIDTH], kind_value[KINDS * MOST_WIDTH];
     uint8_t is_cell[MOST_CELLS];
     float out[MOST_CELLS * MOST_WIDTH], d_out[MOST_CELLS * MOST_WIDTH];
     float d_query[MOST_CELLS * MOST_WIDTH], d_key[MOST_CELLS * MOST_WIDTH];
     float d_value[MOST_CELLS * MOST_WIDTH], d_temperature[MOST_HEADS];
+    float d_kind_key[KINDS * MOST_WIDTH], d_kind_value[KINDS * MOST_WIDTH];
 };
 
 static uint32_t next_random(uint32_t *state) {
@@ -42,7 +46,8 @@ static void fill(float *x, int64_t count, uint32_t *state) {
     }
 }
 
-/* Rows of 0 to 4 cells, some hidden; parents that repeat, are the row itself, or are no row. */
+/* Rows of 0 to 4 cells, some hidden; parents that repeat, are the row itself, or are no row; edges
+   of no kind, or of one that there is not. */
 static struct context *make_context(uint32_t seed, int64_t heads, int64_t head,
                                     enum attention_pattern pattern) {
     struct context *c = calloc(1, sizeof *c);
@@ -65,7 +70,13 @@ static struct context *make_context(uint32_t seed, int64_t heads, int64_t head,
     for (int32_t i = 0; i < MOST_ROWS * MOST_PARENTS; i++) {
         static const int32_t none[] = {-1, MOST_ROWS, 65535};
         c->parents[i] = below(&state, 3) ? none[below(&state, 3)] : below(&state, MOST_ROWS);
+        if (i % MOST_PARENTS > 0 && below(&state, 3) == 0) {
+            c->parents[i] = c->parents[i - 1];
+        }
+        c->kinds[i] = below(&state, KINDS + 2) - 1;
     }
+    fill(c->kind_key + heads * head, (KINDS - 1) * heads * head, &state);
+    fill(c->kind_value + heads * head, (KINDS - 1) * heads * head, &state);
     c->a = (struct attention){
         .batch = 1,
         .cells = MOST_CELLS,
@@ -73,6 +84,7 @@ static struct context *make_context(uint32_t seed, int64_t heads, int64_t head,
         .parents = MOST_PARENTS,
         .width = heads * head,
         .heads = heads,
+        .kinds = KINDS,
         .pattern = pattern,
         .query = c->query,
         .key = c->key,
@@ -81,6 +93,9 @@ static struct context *make_context(uint32_t seed, int64_t heads, int64_t head,
         .row_ids = c->row_ids,
         .column_ids = c->column_ids,
         .parent_rows = c->parents,
+        .parent_kinds = c->kinds,
+        .kind_key = c->kind_key,
+        .kind_value = c->kind_value,
         .is_cell = c->is_cell,
         .out = c->out,
         .d_out = c->d_out,
@@ -88,6 +103,8 @@ static struct context *make_context(uint32_t seed, int64_t heads, int64_t head,
         .d_key = c->d_key,
         .d_value = c->d_value,
         .d_temperature = c->d_temperature,
+        .d_kind_key = c->d_kind_key,
+        .d_kind_value = c->d_kind_value,
     };
     return c;
 }
@@ -130,6 +147,23 @@ static double norm(const float *x, int64_t count) {
     return fmax(sqrt(square), 1e-6);
 }
 
+/* What the edge from cell i to cell j adds to one element of its key or value: of the keys that
+   join their rows the mean. */
+static double added(const struct context *c, int32_t i, int32_t j, const float *vectors,
+                    int64_t at) {
+    int32_t child = c->row_ids[c->a.pattern == ATTENTION_OUTBOUND ? i : j];
+    int32_t parent = c->row_ids[c->a.pattern == ATTENTION_OUTBOUND ? j : i], count = 0;
+    double sum = 0;
+    for (int32_t p = 0; p < MOST_PARENTS && c->a.pattern != ATTENTION_COLUMN; p++) {
+        int32_t kind = c->kinds[child * MOST_PARENTS + p];
+        if (c->is_cell[i] && c->parents[child * MOST_PARENTS + p] == parent) {
+            count++;
+            sum += kind > 0 && kind < KINDS ? vectors[kind * c->a.width + at] : 0;
+        }
+    }
+    return count == 0 ? 0 : sum / count;
+}
+
 /* Attention of one cell and head in double precision. */
 static void defined(const struct context *c, int32_t i, int64_t h, double *out) {
     int64_t head = c->a.width / c->a.heads, count = 0;
@@ -146,12 +180,13 @@ static void defined(const struct context *c, int32_t i, int64_t h, double *out) 
             const float *v = c->value + j * c->a.width + h * head;
             double cosine = 0;
             for (int64_t d = 0; d < head; d++) {
-                cosine += (double)q[d] * k[d];
+                double key = k[d] / norm(k, head);
+                cosine += q[d] * (key + added(c, i, j, c->kind_key, h * head + d));
             }
-            double e = exp(scale * cosine / (norm(q, head) * norm(k, head)));
+            double e = exp(fmin(fmax(scale * cosine / norm(q, head), -40), 40));
             total += e;
             for (int64_t d = 0; d < head; d++) {
-                out[d] += e * v[d];
+                out[d] += e * (v[d] + added(c, i, j, c->kind_value, h * head + d));
             }
         }
     }
@@ -240,6 +275,14 @@ static void check(size_t v, uint32_t seed, int64_t heads, int64_t head,
         assert_gradient(c, c->key + at, c->d_key[at]);
         assert_gradient(c, c->value + at, c->d_value[at]);
     }
+    for (int32_t n = 0; n < 4; n++) {
+        int32_t at = (int32_t)c->a.width + below(&state, (KINDS - 1) * (int32_t)c->a.width);
+        assert_gradient(c, c->kind_key + at, c->d_kind_key[at]);
+        assert_gradient(c, c->kind_value + at, c->d_kind_value[at]);
+    }
+    for (int64_t at = 0; at < c->a.width; at++) { /* kind 0 stays zero */
+        assert_true(c->d_kind_key[at] == 0 && c->d_kind_value[at] == 0);
+    }
     assert_gradient(c, c->temperature, c->d_temperature[0]);
     free(c);
 }
@@ -269,10 +312,38 @@ static void numbers_that_are_none_stay_visible(void **state) {
     free(c);
 }
 
+/* A logit over 40 is cut, and has no gradient. */
+static void logits_are_cut(void **state) {
+    (void)state;
+    struct context *c = make_context(1, 1, 8, ATTENTION_OUTBOUND);
+    memset(c->is_cell, 0, sizeof c->is_cell);
+    c->is_cell[0] = c->is_cell[1] = 1, c->row_ids[0] = 0, c->row_ids[1] = 1;
+    for (int32_t i = 0; i < MOST_ROWS * MOST_PARENTS; i++) {
+        c->parents[i] = i == 0 ? 1 : -1;
+        c->kinds[i] = 1;
+    }
+    c->temperature[0] = 30; /* times log(3), of two keys: 33 */
+    memset(c->kind_key, 0, sizeof c->kind_key);
+    for (int64_t d = 0; d < 8; d++) { /* along the query, and the key across it but for a bit */
+        c->query[d] = d == 0, c->key[d] = d == 1, c->key[8 + d] = d == 0;
+        c->kind_key[8 + d] = d == 0;
+    }
+    for (size_t v = 0; v < sizeof variants / sizeof *variants && can_run(v); v++) {
+        assert_true(run(variants[v].forward, &c->a));
+        assert_true(run(variants[v].backward, &c->a));
+        assert_float_equal(c->out[0], c->value[8] + c->kind_value[8], 1e-5); /* e^40 to 1 */
+        for (int64_t d = 0; d < 8; d++) {
+            assert_true(c->d_kind_key[8 + d] == 0);
+        }
+    }
+    free(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_compute_what_is_defined),
         cmocka_unit_test(numbers_that_are_none_stay_visible),
+        cmocka_unit_test(logits_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

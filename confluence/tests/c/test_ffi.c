@@ -25,8 +25,8 @@ XLA_FFI_Error *confluence_attention_forward(XLA_FFI_CallFrame *frame);
 XLA_FFI_Error *confluence_attention_backward(XLA_FFI_CallFrame *frame);
 
 enum { CONTEXTS = 13, EMPTY = 3, CELLS = 200, ROWS = 70, PARENTS = 2, HEADS = 2, WIDTH = 16 };
-enum { MATRIX = CELLS * WIDTH, THREADS = 4, MOST_TASKS = 64, ARGUMENTS = 11, RESULTS = 4 };
-enum { PARENT_ARGUMENT = 6 };
+enum { MATRIX = CELLS * WIDTH, THREADS = 4, MOST_TASKS = 64, ARGUMENTS = 14, RESULTS = 6 };
+enum { KINDS = 3, PARENT_ARGUMENT = 6, KIND_ARGUMENT = 7 };
 
 /* ---- memory that is refused ------------------------------------------------------------------ */
 
@@ -181,11 +181,13 @@ static void close_pool(struct pool *pool) {
 /* Operands and results; `spoiled` is what results hold before a call. */
 struct operands {
     float query[MATRIX], key[MATRIX], value[MATRIX], temperature[HEADS], d_out[MATRIX];
-    int32_t row_ids[CELLS], column_ids[CELLS], parents[ROWS * PARENTS];
+    int32_t row_ids[CELLS], column_ids[CELLS], parents[ROWS * PARENTS], kinds[ROWS * PARENTS];
+    float kind_key[KINDS * WIDTH], kind_value[KINDS * WIDTH];
     int32_t context_cells[CONTEXTS + 1], context_rows[CONTEXTS + 1];
     uint8_t is_cell[CELLS];
     float out[MATRIX], d_query[MATRIX], d_key[MATRIX], d_value[MATRIX];
     float d_temperature[CONTEXTS * HEADS];
+    float d_kind_key[CONTEXTS * KINDS * WIDTH], d_kind_value[CONTEXTS * KINDS * WIDTH];
 };
 
 static const float spoiled = 1e30f;
@@ -196,6 +198,9 @@ static void spoil(struct operands *o) {
     }
     for (size_t i = 0; i < CONTEXTS * HEADS; i++) {
         o->d_temperature[i] = spoiled;
+    }
+    for (size_t i = 0; i < CONTEXTS * KINDS * WIDTH; i++) {
+        o->d_kind_key[i] = o->d_kind_value[i] = spoiled;
     }
 }
 
@@ -224,6 +229,10 @@ static struct operands *make_operands(void) {
     }
     for (int i = 0; i < ROWS * PARENTS; i++) {
         o->parents[i] = i % 3 - 1;
+        o->kinds[i] = i % KINDS;
+    }
+    for (int i = WIDTH; i < KINDS * WIDTH; i++) {
+        o->kind_key[i] = o->query[i], o->kind_value[i] = o->key[i];
     }
     o->temperature[0] = 1, o->temperature[1] = 2;
     spoil(o);
@@ -256,9 +265,12 @@ static void make_frame(struct frame *f, struct operands *o, struct pool *pool, b
         {XLA_FFI_DataType_S32, o->row_ids, 1, {CELLS}},
         {XLA_FFI_DataType_S32, o->column_ids, 1, {CELLS}},
         {XLA_FFI_DataType_S32, o->parents, 2, {ROWS, PARENTS}},
+        {XLA_FFI_DataType_S32, o->kinds, 2, {ROWS, PARENTS}},
         {XLA_FFI_DataType_PRED, o->is_cell, 1, {CELLS}},
         {XLA_FFI_DataType_S32, o->context_cells, 1, {CONTEXTS + 1}},
         {XLA_FFI_DataType_S32, o->context_rows, 1, {CONTEXTS + 1}},
+        {XLA_FFI_DataType_F32, o->kind_key, 2, {KINDS, WIDTH}},
+        {XLA_FFI_DataType_F32, o->kind_value, 2, {KINDS, WIDTH}},
         {XLA_FFI_DataType_F32, o->d_out, 2, {CELLS, WIDTH}},
     };
     for (int i = 0; i < ARGUMENTS; i++) {
@@ -269,7 +281,12 @@ static void make_frame(struct frame *f, struct operands *o, struct pool *pool, b
                                            .dims = f->dims[i]};
         f->argument_pointers[i] = &f->arguments[i];
     }
-    float *results[] = {is_backward ? o->d_query : o->out, o->d_key, o->d_value, o->d_temperature};
+    float *results[] = {is_backward ? o->d_query : o->out,
+                        o->d_key,
+                        o->d_value,
+                        o->d_temperature,
+                        o->d_kind_key,
+                        o->d_kind_value};
     for (int i = 0; i < RESULTS; i++) { /* of which only the place is read */
         f->results[i] = (XLA_FFI_Buffer){.dtype = XLA_FFI_DataType_F32, .data = results[i]};
         f->result_pointers[i] = &f->results[i];
@@ -344,6 +361,12 @@ static int open_pair(void **state) {
     for (size_t i = 0; i < CONTEXTS * HEADS; i++) {
         assert_true(o->d_temperature[i] < spoiled);
     }
+    bool is_any = false;
+    for (size_t i = 0; i < CONTEXTS * KINDS * WIDTH; i++) {
+        assert_true(o->d_kind_key[i] < spoiled && o->d_kind_value[i] < spoiled);
+        is_any = is_any || (o->d_kind_key[i] != 0 && o->d_kind_value[i] != 0);
+    }
+    assert_true(is_any);
     *state = pair;
     return 0;
 }
@@ -446,17 +469,22 @@ static void make_frame_of_one(struct frame *f, struct operands *o, struct pool *
     f->arguments[4].data = o->row_ids + cell;
     f->arguments[5].data = o->column_ids + cell;
     f->arguments[PARENT_ARGUMENT].data = o->parents + row * PARENTS;
-    f->arguments[7].data = o->is_cell + cell;
-    f->arguments[8].data = cells, f->arguments[9].data = rows;
-    f->arguments[10].data = o->d_out + cell * WIDTH;
+    f->arguments[KIND_ARGUMENT].data = o->kinds + row * PARENTS;
+    f->arguments[8].data = o->is_cell + cell;
+    f->arguments[9].data = cells, f->arguments[10].data = rows;
+    f->arguments[13].data = o->d_out + cell * WIDTH;
+    const int64_t counts[ARGUMENTS] = {cells[1], cells[1], cells[1], HEADS,    cells[1],
+                                       cells[1], rows[1],  rows[1],  cells[1], 2,
+                                       2,        KINDS,    KINDS,    cells[1]};
     for (int i = 0; i < ARGUMENTS; i++) {
-        f->dims[i][0] = i == 3 ? HEADS : i == 8 || i == 9 ? 2 : cells[1];
+        f->dims[i][0] = counts[i];
     }
-    f->dims[PARENT_ARGUMENT][0] = rows[1];
     f->results[0].data = (is_backward ? o->d_query : o->out) + cell * WIDTH;
     f->results[1].data = o->d_key + cell * WIDTH;
     f->results[2].data = o->d_value + cell * WIDTH;
     f->results[3].data = o->d_temperature + context * HEADS;
+    f->results[4].data = o->d_kind_key + context * KINDS * WIDTH;
+    f->results[5].data = o->d_kind_value + context * KINDS * WIDTH;
 }
 
 static void a_context_gets_what_it_gets_alone(void **state) {
@@ -479,6 +507,8 @@ static void a_context_gets_what_it_gets_alone(void **state) {
     assert_memory_equal(expected->d_key, found->d_key, bytes);
     assert_memory_equal(expected->d_value, found->d_value, bytes);
     assert_memory_equal(expected->d_temperature, found->d_temperature, sizeof found->d_temperature);
+    assert_memory_equal(expected->d_kind_key, found->d_kind_key, sizeof found->d_kind_key);
+    assert_memory_equal(expected->d_kind_value, found->d_kind_value, sizeof found->d_kind_value);
     assert_float_equal(found->out[bytes / sizeof(float)], spoiled, 0);
 }
 
@@ -573,9 +603,7 @@ static void operands_that_do_not_go_together_are_refused(void **state) {
         for (int64_t i = 0; i < count; i++) {
             ASSERT_REFUSED_WITH(arguments[i].dtype = XLA_FFI_DataType_F64);
             ASSERT_REFUSED_WITH(arguments[i].rank--);
-            if (i != PARENT_ARGUMENT) { /* alone says how many rows there are */
-                ASSERT_REFUSED_WITH(dims[i][0]++); /* heads: 3, which no width is a multiple of */
-            }
+            ASSERT_REFUSED_WITH(dims[i][0]++); /* heads: 3, which no width is a multiple of */
         }
         ASSERT_REFUSED_WITH(frame.args.size--);
         ASSERT_REFUSED_WITH(frame.rets.size--);

@@ -22,7 +22,7 @@ from confluence.data.tasks import (
     context_count,
     to_device,
 )
-from confluence.model.expand import VALUE_FIELDS, as_flat, parents_of
+from confluence.model.expand import VALUE_FIELDS, as_flat
 
 MOMENTS = [
     datetime(1600, 2, 29, 12, 30, 30),
@@ -67,7 +67,7 @@ def assert_values(found: Any, expected: Any, name: str, visible: Any) -> None:
 def assert_device_makes(dense: Any, compact: Any) -> None:
     """Of both the same cells, rows, parents and contexts, with the bits of the dense batch."""
     B, S = dense["is_padding"].shape
-    R = dense["fk_adj"].shape[1]
+    R = dense["parents"].shape[1]
     is_cell = dense["is_padding"].reshape(-1) == 0
     visible = is_cell & (dense["is_target"].reshape(-1) == 0)
     made = jax.jit(as_flat)(on_device(compact))
@@ -83,11 +83,12 @@ def assert_device_makes(dense: Any, compact: Any) -> None:
         assert_bits(flat["row_ages"], dense["row_ages"].reshape(-1), "row_ages")
         assert flat["context_cells"].tolist() == [S * b for b in range(B + 1)]
         assert flat["context_rows"].tolist() == [R * b for b in range(B + 1)]
+        assert_bits(flat["row_tables"], dense["row_tables"].reshape(-1), "row_tables")
         parents = np.asarray(flat["parents"]).reshape(B, R, -1)
+        assert np.array_equal(parents, dense["parents"])
         for b, i in np.argwhere(np.ones((B, R))):
             known = np.flatnonzero(dense["fk_adj"][b, i])
-            assert sorted(p for p in parents[b, i] if p < R) == known.tolist()
-    assert np.asarray(other["is_whole"]).all() and "is_whole" not in made
+            assert sorted({p for p in parents[b, i] if p < R}) == known.tolist()
     targets = np.asarray(made["context_targets"])
     assert targets.tolist() == np.asarray(other["context_targets"]).tolist()
     count = int(dense["num_sequences"][0])
@@ -164,13 +165,6 @@ def test_a_packed_batch_is_refused_with_what_to_use_instead(put: Any, shop_store
             ValueError, match=r"packing=True.*open the sampler with layout=\"flat\""
         ):
             as_flat(put(batch))
-
-
-def test_more_parents_than_a_row_may_have_are_told() -> None:
-    adjacency = np.zeros((2, 3, 3), np.uint8)
-    adjacency[1, 0] = 1
-    parents, is_whole = parents_of(jax.numpy.asarray(adjacency), 2)
-    assert parents.shape == (2, 3, 2) and is_whole.tolist() == [True, False]
 
 
 def test_nulls_padding_and_times_of_any_century_expand_on_the_device(tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ CFG = Config(
 )  # fmt: skip
 ROOM = {"cells": 448, "rows": 112}  # of flat batches: more than five contexts may have
 COLUMNS, CATEGORIES, TASKS, TEXTS = 96, 40, 8, 64  # no fewer than the stores and batches have
-ROW_SHAPE, CATEGORY_LIMIT = RowShape(width=20, parents=3), 3
+KEYS, TABLES, PARENTS = 12, 12, 3
+ROW_SHAPE, CATEGORY_LIMIT = RowShape(width=20), 3
 OF_THE_MODEL = ("layers", "objective", "auxiliary_weight")  # the other settings are the sampler's
 PEOPLE = {
     "name": "people",
@@ -143,7 +144,7 @@ def make_case(stores: dict[str, Path], name: str) -> Case:
     with open_sampler(open_store(path), cfg, task, **options) as sampler:
         target, _ = read_target(sampler, task)
         shape = read_row_shape(sampler.database_metadata(), cfg)
-        assert shape.width <= ROW_SHAPE.width and shape.parents <= ROW_SHAPE.parents
+        assert shape.width <= ROW_SHAPE.width
         assert target.category_limit <= CATEGORY_LIMIT
         tables = padded_tables(device_tables(sampler, CATEGORY_LIMIT))
         chosen = sampler.batch("train", 0), [*sampler.epoch("train")][-1]
@@ -169,7 +170,8 @@ def padded(array: Any, length: int, value: float = 0) -> Any:
 def padded_tables(tables: Tables) -> Tables:
     categories, owners = tables.categories, tables.category_columns
     return Tables(
-        padded(tables.columns, COLUMNS), padded(categories, CATEGORIES),
+        padded(tables.columns, COLUMNS), padded(tables.keys, KEYS),
+        padded(tables.key_starts, TABLES, len(tables.keys)), padded(categories, CATEGORIES),
         padded(owners, CATEGORIES, -1),
     )  # fmt: skip
 
@@ -179,7 +181,7 @@ def padded_copy(batch: Any) -> FlatBatch:
     copy = FlatBatch({name: np.array(array) for name, array in batch.items()})
     copy.info = {name: np.array(array) for name, array in batch.info.items()}
     parents = copy["parents"]
-    missing = ROW_SHAPE.parents - parents.shape[2]
+    missing = PARENTS - parents.shape[2]
     copy["parents"] = np.pad(parents, ((0, 0), (0, 0), (0, missing)), constant_values=NO_ROW)
     return copy
 

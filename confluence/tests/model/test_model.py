@@ -101,7 +101,8 @@ def isolated(batch: Any) -> np.ndarray[Any, Any]:
     for b in range(int(batch["num_sequences"][0])):
         row = int(batch["num_rows"][b]) - 1
         cells = (batch["seq_row_ids"][b] == row) & (batch["is_padding"][b] == 0)
-        batch["fk_adj"][b, row, :] = batch["fk_adj"][b, :, row] = 0
+        parents = batch["parents"][b]
+        parents[row] = parents[parents == row] = 65535
         used = set(batch["column_ids"][b][~cells & (batch["is_padding"][b] == 0)].tolist())
         fresh = [c for c in range(smoke.COLUMN_COUNT) if c not in used]
         for s, column in zip(np.flatnonzero(cells), fresh, strict=False):
@@ -217,12 +218,14 @@ def permuted(batch: Any, seed: int) -> Any:
     """The same contexts with their rows in another order, and their cells with them."""
     rng = np.random.default_rng(seed)
     other = smoke.SyntheticBatch({name: value.copy() for name, value in batch.items()})
-    R = batch["fk_adj"].shape[1]
+    R = batch["parents"].shape[1]
     for b in range(len(batch["is_padding"])):
         order = rng.permutation(R)  # new row r is old row order[r]
         place = np.argsort(order)
-        other["fk_adj"][b] = batch["fk_adj"][b][np.ix_(order, order)]
-        other["row_ages"][b] = batch["row_ages"][b][order]
+        parents = batch["parents"][b][order].astype(int)
+        other["parents"][b] = np.where(parents < R, place[np.minimum(parents, R - 1)], 65535)
+        for name in ("row_ages", "row_tables"):
+            other[name][b] = batch[name][b][order]
         cells = int(batch["num_cells"][b])
         rows = place[batch["seq_row_ids"][b, :cells].astype(int)]
         shuffled = np.argsort(rows, kind="stable")
@@ -291,7 +294,13 @@ def test_epochs_and_ages_keep_their_digits_in_bfloat16() -> None:
     @jax.jit
     def encoded(params: Any, arrays: Any) -> jax.Array:
         flat = as_flat(arrays)
-        return encode(params, flat, read_cells(flat), smoke.synthetic_tables(), cfg)
+        return encode(
+            params,
+            flat,
+            read_cells(flat, smoke.synthetic_tables().key_starts),
+            smoke.synthetic_tables(),
+            cfg,
+        )
 
     batch["row_ages"][:] = 1.0  # the vector of rows without time has no bias
     found = []
@@ -315,7 +324,7 @@ def test_sums_over_all_cells_of_a_batch_lose_nothing_in_bfloat16() -> None:
         used = cfg.replace(compute_dtype=dtype)
 
         def loss(params: Any) -> jax.Array:
-            cells = read_cells(flat)
+            cells = read_cells(flat, smoke.synthetic_tables().key_starts)
             h = encode(params, flat, cells, smoke.synthetic_tables(), used)
             return jnp.sum(jnp.square(h.astype(jnp.float32) - 1.0) * cells.is_cell[..., None])
 

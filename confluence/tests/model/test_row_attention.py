@@ -24,8 +24,8 @@ from confluence.config import Config, ConfigError
 from confluence.data.tasks import device_tables, open_sampler, read_row_shape, to_device
 from confluence.data.verification import open_store
 from confluence.model import compiled_attention, row_attention
+from confluence.model.attention import KeyVectors
 from confluence.model.cells import at_targets, read_cells
-from confluence.model.expand import as_flat
 from confluence.model.loss import TARGET_STYPES
 from confluence.model.patterns import (
     Patterns,
@@ -48,6 +48,7 @@ PATTERNS = ("outbound", "inbound", "column", "target_column")
 
 
 WIDTH, PARENTS = 5, 4  # most cells and parents of a row
+KEY_STARTS = jnp.array([0, 1, 5, 5, 7], jnp.int32)  # of four tables
 
 
 class Contexts:
@@ -70,11 +71,12 @@ class Contexts:
             padding = int(rng.integers(0, 4))
             cells += [(row + r, c) for r, c in zip(ids, is_cell, strict=True)]
             cells += [(0, False)] * min(padding, S - len(ids))
-            for row_id in range(count):  # each parent once, the row itself maybe among them
-                chosen = rng.permutation(R)[:PARENTS]
+            for row_id in range(count):  # some parents twice, the row itself maybe among them
+                chosen = rng.integers(0, R, PARENTS) if row_id % 3 else rng.permutation(R)[:PARENTS]
                 is_edge = (rng.random(PARENTS) < 0.5 * (t > 0)) & (chosen < count)
                 chosen[0], is_edge[0] = (row_id, True) if row_id == 2 else (chosen[0], is_edge[0])
-                is_edge[1:] &= chosen[1:] != chosen[0]
+                if row_id == 5:
+                    chosen[1:3], is_edge[1:3] = row_id, True
                 rows.append(np.where(is_edge, chosen, 65535))
             starts.append((len(cells), len(rows)))
         cells += [(0, False)] * 11
@@ -82,6 +84,7 @@ class Contexts:
         self.row_ids, self.is_cell = (np.array(x) for x in zip(*cells, strict=True))
         self.column_ids = rng.integers(0, C, len(cells)).astype(np.int32)
         self.parents = np.array(rows, np.int32)
+        self.tables = rng.choice([0, 1, 2, 3, 65535], len(rows)).astype(np.uint16)
         self.starts = np.array(starts, np.int32)
         self.targets = np.array(targets, np.int32)
 
@@ -92,39 +95,47 @@ class Contexts:
             "is_padding": ~self.is_cell, "is_target": np.zeros(N, bool),
             "semantic_types": np.zeros(N, np.int32),
             "row_ids": self.row_ids, "column_ids": self.column_ids,
-            "parents": self.parents, "context_targets": self.targets,
+            "parents": self.parents, "context_targets": self.targets, "row_tables": self.tables,
             "context_cells": self.starts[:, 0], "context_rows": self.starts[:, 1],
         }  # fmt: skip
 
     def patterns(self, arrays: Any, path: str) -> Patterns:
         """Of the arrays of such a batch, as the model makes them."""
-        cells = read_cells(arrays)
+        cells = read_cells(arrays, KEY_STARTS)
         if path == "compiled":
             return compiled_patterns(cells)
         if path == "dense":
             return dense_patterns(cells, Config(sequence_length=self.S, max_rows=self.R))
-        return row_patterns(cells, RowShape(width=WIDTH, parents=PARENTS))
+        return row_patterns(cells, RowShape(width=WIDTH))
 
     def attentions(self, path: str, names: tuple[str, ...] = PATTERNS) -> Any:
-        """The equal attentions, of q, k, v and τ; all but "target_column" by one function."""
+        """The equal attentions, of q, k, v, τ and the vectors of foreign keys; all but
+        "target_column" by one function."""
 
-        def mix(arrays: Any, q: Array, k: Array, v: Array, tau: Array) -> dict[str, Array]:
-            patterns, contexts = self.patterns(arrays, path), read_cells(arrays).contexts
+        def mix(
+            arrays: Any, q: Array, k: Array, v: Array, tau: Array, keys: KeyVectors
+        ) -> dict[str, Array]:
+            patterns = self.patterns(arrays, path)
+            contexts = read_cells(arrays, KEY_STARTS).contexts
             return {
                 name: getattr(patterns, name)(
-                    at_targets(q, contexts) if name == "target_column" else q, k, v, tau
+                    at_targets(q, contexts) if name == "target_column" else q, k, v, tau,
+                    *([keys] if name in ("outbound", "inbound") else []),
                 )
                 for name in names
-            }
+            }  # fmt: skip
 
         return functools.partial(jax.jit(mix), self.arrays())
 
 
 def draws(contexts: Contexts, D: int, H: int) -> tuple[tuple[Array, ...], Array]:
     shape = (len(contexts.row_ids), D)
-    keys = jax.random.split(jax.random.key(1), 4)
+    *keys, of_names = jax.random.split(jax.random.key(1), 5)
     q, k, v, out = (jax.random.normal(key, shape) for key in keys)
-    return (q, k, v, jnp.linspace(0.5, 20.0, H)), out
+    kappa, nu = jax.random.normal(of_names, (2, KEY_STARTS[-1], D))
+    kappa = row_attention.unit_heads(kappa, H).reshape(kappa.shape)
+    vectors = KeyVectors(*(jnp.pad(x, ((1, 0), (0, 0))) for x in (kappa, nu)))
+    return (q, k, v, jnp.linspace(0.5, 20.0, H), vectors), out
 
 
 def assert_close(found: Any, expected: Any, relative: float, name: str) -> None:
@@ -136,7 +147,8 @@ def assert_close(found: Any, expected: Any, relative: float, name: str) -> None:
 
 
 def values_and_gradients(contexts: Contexts, path: str, *given: Any) -> tuple[Any, Any]:
-    """Of every pattern: what the cells get, and what q, k, v and τ do of its weighted sum."""
+    """Of every pattern: what the cells get, and what q, k, v, τ and the vectors of foreign keys do
+    of its weighted sum."""
     attentions = {name: contexts.attentions(path, (name,)) for name in PATTERNS}
 
     @jax.jit
@@ -146,7 +158,7 @@ def values_and_gradients(contexts: Contexts, path: str, *given: Any) -> tuple[An
             return jnp.sum(out * weights[name]), out
 
         return {
-            name: jax.grad(functools.partial(weighted, name), (0, 1, 2, 3), has_aux=True)(
+            name: jax.grad(functools.partial(weighted, name), (0, 1, 2, 3, 4), has_aux=True)(
                 *arguments
             )
             for name in PATTERNS
@@ -182,11 +194,20 @@ def test_every_cell_gets_what_dense_attention_gives_it(
                 found[pattern][counts], expected[pattern][counts], rtol=1e-5, atol=1e-5,
                 err_msg=f"{path} {pattern}",
             )  # fmt: skip
-            names = ("query", "key", "value", "tau")
-            pairs = zip(gradients[pattern], expected_gradients[pattern], strict=True)
+            names = ("query", "key", "value", "tau", "kappa", "nu")
+            pairs = zip(
+                *(_of_names(g[pattern]) for g in (gradients, expected_gradients)), strict=True
+            )
             for name, (one, other) in zip(names, pairs, strict=True):
-                part = counts if pattern != "target_column" and name != "tau" else slice(None)
+                is_by_cell = pattern != "target_column" and name in names[:3]
+                part = counts if is_by_cell else slice(None)
                 assert_close(one[part], other[part], 1e-4, f"{path} {pattern} {name}")
+
+
+def _of_names(gradients: Any) -> list[Array]:
+    """Without those of kind 0, which is always zero."""
+    *by_cell, keys = gradients
+    return [*by_cell, *(x[1:] for x in keys)]
 
 
 def test_no_cell_looks_at_another_context() -> None:
@@ -198,7 +219,7 @@ def test_no_cell_looks_at_another_context() -> None:
     spoiled = [np.where(inside[:, None], 1e3 * x + 7, x) for x in map(np.asarray, arguments[:3])]
     for path in PATHS:
         attentions = contexts.attentions(path)
-        before, after = attentions(*arguments), attentions(*spoiled, arguments[3])
+        before, after = attentions(*arguments), attentions(*spoiled, *arguments[3:])
         for pattern in PATTERNS:
             kept = ~inside if pattern != "target_column" else np.arange(5) != 1
             one, other = np.asarray(before[pattern]), np.asarray(after[pattern])
@@ -266,11 +287,12 @@ def test_columns_that_span_many_blocks_meet_around_the_end(monkeypatch: pytest.M
     contexts.is_cell = np.arange(300) % 150 < 140
     contexts.starts = np.array([[0, 0], [150, 75], [300, 150]], np.int32)
     contexts.parents = np.full((150, PARENTS), 65535, np.int32)
+    contexts.tables = np.zeros(150, np.uint16)
     contexts.targets = np.array([0, 150], np.int32)
 
     @jax.jit
     def band(arrays: Any) -> Array:
-        c = read_cells(arrays)
+        c = read_cells(arrays, KEY_STARTS)
         return row_attention.make_columns(c.contexts.of_cell, c.column_ids, c.is_cell).band
 
     assert band(contexts.arrays()).tolist() == [4, 4, 4, 0]
@@ -284,9 +306,9 @@ def test_columns_that_span_many_blocks_meet_around_the_end(monkeypatch: pytest.M
 def test_rows_wider_than_declared_and_contexts_that_no_window_holds_are_told() -> None:
     contexts = Contexts(1)
     by_rows, dense = (
-        jax.jit(lambda arrays, make=make: make(read_cells(arrays)).is_whole)
+        jax.jit(lambda arrays, make=make: make(read_cells(arrays, KEY_STARTS)).is_whole)
         for make in (
-            lambda cells: row_patterns(cells, RowShape(width=2, parents=PARENTS)),
+            lambda cells: row_patterns(cells, RowShape(width=2)),
             lambda cells: dense_patterns(cells, narrow),
         )
     )
@@ -303,10 +325,9 @@ def test_rows_wider_than_declared_and_contexts_that_no_window_holds_are_told() -
 
 def test_a_context_that_is_cut_is_nan_and_no_other(cfg: Config) -> None:
     batch = smoke.synthetic_batch(cfg, TARGET_STYPES[0])
-    batch["fk_adj"][1, 0, :3] = 1
-    for path in PATHS:
-        output = run(random_params(cfg), batch, cfg.replace(attention=path))
-        assert np.isnan(output.numerical).tolist() == [False, True, False, False], path
+    batch["seq_row_ids"][1, 2:12] = 1  # more cells than any row has
+    output = run(random_params(cfg), batch, cfg.replace(attention="rows"))
+    assert np.isnan(output.numerical).tolist() == [False, True, False, False]
 
 
 @functools.cache
@@ -352,17 +373,20 @@ def test_the_model_is_the_same_on_synthetic_batches(
     cfg: Config, stype: Any, has_gaps: bool
 ) -> None:
     arrays = inputs(smoke.synthetic_batch(cfg, stype, sequences=3))
-    edges = np.array(arrays["fk_adj"])
-    edges[:, 2, 2] = edges[:, 3, 0] = edges[:, 0, 3] = edges[:, 3, 2] = 1  # itself, and a circle
-    arrays["fk_adj"] = jnp.asarray(edges)
+    parents = np.pad(np.array(arrays["parents"]), ((0, 0), (0, 0), (0, 2)), constant_values=65535)
+    parents[:, 2, 1:] = parents[:, 3, 1] = 2  # itself, by two keys; and a circle
+    parents[:, 3, 2], parents[:, 0, 1] = 0, 3
+    arrays["parents"] = jnp.asarray(parents)
     if has_gaps:
         is_out = jax.random.bernoulli(jax.random.key(3), 0.4, arrays["is_padding"].shape)
         is_out &= arrays["is_target"] == 0
         arrays["is_padding"] = jnp.where(is_out, jnp.uint8(1), arrays["is_padding"])
+    tables = smoke.synthetic_tables()
+    starts = jnp.arange(len(tables.key_starts)) * 3  # each table has three keys
+    tables = tables._replace(keys=jnp.repeat(tables.columns[:4], 3, axis=0), key_starts=starts)
     assert_paths_agree(
-        random_params(cfg), arrays, smoke.synthetic_tables(), cfg=cfg, limit=LIMIT,
-        shape=RowShape(width=4, parents=3),
-    )  # fmt: skip
+        random_params(cfg), arrays, tables, cfg=cfg, limit=LIMIT, shape=RowShape(width=4)
+    )
 
 
 def assert_store_agrees(store: Path, task: str, cfg: Config, layout: str) -> None:
@@ -373,8 +397,6 @@ def assert_store_agrees(store: Path, task: str, cfg: Config, layout: str) -> Non
         batch = sampler.next_train_batch()
         assert np.diff(batch["row_starts"].astype(int), axis=1).max() <= shape.width
         arrays = to_device(batch)
-        parents = np.asarray(jax.jit(as_flat)(arrays)["parents"])
-        assert (parents < cfg.max_rows).sum(axis=1).max() <= shape.parents
         limit = max(1, int(batch["cat_emb_count"][0]))
         tables = device_tables(sampler, limit)
         params = init(jax.random.key(0), cfg, int(metadata["text"]["dim"]))
@@ -420,11 +442,12 @@ def test_the_last_layer_at_the_target_only_changes_no_prediction(
     transform = model.transform
 
     def all_cells(
-        params: Any, x: Array, cells: Any, patterns: Any, cfg: Config, *, everywhere: bool
-    ) -> Array:
+        params: Any, x: Array, cells: Any, patterns: Any, cfg: Config, keys: Any, *,
+        everywhere: bool,
+    ) -> Array:  # fmt: skip
         assert not everywhere
         return at_targets(
-            transform(params, x, cells, patterns, cfg, everywhere=True), cells.contexts
+            transform(params, x, cells, patterns, cfg, keys, everywhere=True), cells.contexts
         )
 
     params, batch = random_params(cfg), smoke.synthetic_batch(cfg, TARGET_STYPES[0])

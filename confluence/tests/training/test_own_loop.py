@@ -16,6 +16,7 @@ import confluence
 from confluence.config import Config, ConfigError
 from confluence.data.tasks import (
     device_tables,
+    foreign_keys,
     open_sampler,
     read_row_shape,
     read_target,
@@ -62,6 +63,13 @@ def case(store: Path, task: str, **options: Any) -> tuple[dict[str, Any], Any, A
         return batch, sampler.column_embeddings(), sampler.categorical_embeddings()
 
 
+def model_of(store: Path, **bounds: Any) -> RelationalTransformer:
+    """With the foreign keys of a store, as training has them."""
+    return RelationalTransformer(
+        CFG, foreign_keys=foreign_keys(open_store(store).metadata), **bounds
+    )  # fmt: skip
+
+
 def same(left: Output, right: Output) -> None:
     """Outputs of the same contexts; logits of as many categories as both have."""
     count = min(left.categorical.shape[1], right.categorical.shape[1])
@@ -79,7 +87,7 @@ def test_outputs_are_those_of_training(shop_store: Path, layout: str) -> None:
         host, limit = sampler.batch("train", 0), 3
         columns, categories = sampler.column_embeddings(), sampler.categorical_embeddings()
         tables, shape = device_tables(sampler, limit), read_row_shape(sampler.store.metadata, CFG)
-    model = RelationalTransformer(CFG)
+    model = model_of(shop_store)
     params = model.init(jax.random.key(1), host, columns, categories)
     jax.tree.map(
         np.testing.assert_array_equal, params, init_params(jax.random.key(1), CFG, columns.shape[1])
@@ -103,14 +111,14 @@ def test_the_bounds_of_a_sampler_change_no_output(
 ) -> None:
     options = {"identifier_cells": "all", "child_counts": True}
     batch, *tables = case(shop_store, "device", **options)
-    plain = RelationalTransformer(CFG)
+    plain = model_of(shop_store)
     params = plain.init(jax.random.key(0), batch, *tables)
     given = params, batch, *tables
     expected = compiled(plain)(*given)
     with open_sampler(open_store(shop_store), CFG, "device", num_prefetch=0, **options) as opened:
         bounded = RelationalTransformer.for_sampler(opened, CFG)
     assert bounded.category_limit == int(batch["cat_emb_count"][0])
-    assert bounded.row_shape is not None
+    assert bounded.row_shape is not None and bounded.foreign_keys == plain.foreign_keys
     same(compiled(bounded)(*given), expected)
     monkeypatch.setattr(compiled_attention, "is_available", lambda: False)  # as on a GPU
     same(compiled(bounded)(*given), expected)  # by rows
@@ -146,7 +154,7 @@ def test_the_loss_is_that_of_training(shop_store: Path, task: str, targets: str)
         tables, scales = device_tables(sampler, known.category_limit), known.scales(CFG)
     dense, *two = case(shop_store, task, targets=targets)
     inline, *_ = case(shop_store, task)
-    model = RelationalTransformer(CFG)
+    model = model_of(shop_store)
     params = model.init(jax.random.key(2), dense, *two)
     loss, weight, _ = loss_sums(
         params, inline, tables, scales, cfg=CFG, category_limit=known.category_limit, row_shape=None
