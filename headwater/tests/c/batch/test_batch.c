@@ -424,7 +424,7 @@ static void a_seed_row_has_two_cells_one_parent_and_the_table_65535(void **state
     making = make_one(league_of(state), &options, TASK_FORM, 0);
     ASSERT_ARRAY(
         uint16_t, &making, HWI_PARENTS, 24, 0,
-        {1, NO, NO, NO, NO, NO, 1, 3, 4, NO, NO, NO, 3, 1, NO, 1, NO, 6, 3, NO, NO, 1, 3, NO});
+        {1, NO, NO, NO, NO, NO, 1, 3, 4, NO, NO, NO, 3, 1, NO, 1, 1, 6, 3, 3, NO, 1, 3, NO});
     end(&making);
 }
 
