@@ -7,9 +7,9 @@ chosen on val.
 
 Platt's map is a logistic regression on the logit (Platt 1999), the isotonic one a monotone step
 function (Zadrozny and Elkan 2002), here joined up between the middles of its steps. Categories have
-one factor for all logits (temperature scaling; Guo et al. 2017). No map changes the order of two
-answers. A map is kept if its gain is more than its standard error. The error of probabilities is
-the Brier score.
+one factor for all logits (temperature scaling; Guo et al. 2017). None of these maps changes the
+order of two answers. A map is kept if its gain is more than its standard error. The error of
+probabilities is the Brier score.
 
 Numbers that are often 0 may be a hurdle, zero or not and then how much (Cragg 1971): an answer that
 is nearer to 0 than a limit becomes 0. The limit has the least error of the task's metric.
@@ -289,8 +289,10 @@ def fit_temperature(output: Output, targets: Floats) -> Calibration | None:
 def fit_zero(output: Output, targets: Floats, *, task: Task, measure: str) -> Calibration | None:
     """The limit under which answers become 0 with the least error; None if it is best that none
     does."""
+    if not task.low <= 0 <= task.high:
+        return None  # no answer is read as 0
     values, _ = read_answers(output, task)
-    distances = np.abs(values)
+    distances = np.abs(np.asarray(output.numerical, np.float64) * task.std + task.mean)
     order = np.argsort(distances, kind="stable")
     targets, values, distances = targets[order], values[order], distances[order]
     more = np.abs(targets) - np.abs(values - targets)

@@ -34,7 +34,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-LOGIT_LIMIT = 40.0  # bound of τ·log(1 + number of keys), and so of every logit
+LOGIT_LIMIT = 40.0  # bound of τ·log(1 + number of keys), and of every logit
 NORM_FLOOR = 1e-6  # smallest norm that a vector is divided by
 
 

@@ -4,7 +4,8 @@ The same results as the dense path of attention.py, in forward and gradient, com
 of cells that a pattern allows and from no other: a few percent of all. The contexts of a batch are
 shared among XLA's threads, each computed by one, so the bits do not depend on their number.
 
-Cost: O(pairs·D + N·D) for each pattern, and no array is larger than a row's or a column's pairs.
+Cost: O(pairs·D + N·D + n·T·D) for each pattern, T kinds of edges; no array is larger than a row's
+or a column's pairs, or the vectors of the kinds.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from confluence.trees.label_row_check import has_label_rows
 CHOICES = {"max_hops": (1, 2), "label_rows": (0, 8)}  # in the order in which they are made
 TRYING = {
     "max_hops": "trying contexts of 1 and of 2 hops, {steps} steps each (--max-hops)",
-    "label_rows": "trying contexts with 8 label rows, {steps} steps (--label-rows)",
+    "label_rows": "trying contexts {with_and} 8 label rows, {steps} steps each (--label-rows)",
 }
 FOUND = {
     "max_hops": {1: "go 1 hop", 2: "go 2 hops"},
@@ -86,7 +86,8 @@ def _better(
     group, began = current(), time.perf_counter()
     settings = {value: tried.replace(**{name: value}) for value in CHOICES[name]}
     if group.is_first:
-        say(TRYING[name].format(steps=tried.step_count))
+        with_and = "with" if tried in scores else "with and without"
+        say(TRYING[name].format(steps=tried.step_count, with_and=with_and))
     for settled in settings.values():
         if settled not in scores:
             with opened(settled) as stores:

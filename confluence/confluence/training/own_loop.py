@@ -60,8 +60,9 @@ class RelationalTransformer:
             of the category table, at most 4,096. A batch whose target has more gets NaN logits.
         row_shape: the most cells of a row, for attention "rows". None: "auto" is
             "dense" where it would be "rows", that is on a GPU. `for_sampler` knows it.
-        foreign_keys: the columns of each foreign key of each table, whose names tell edges apart.
-            None: they are not told apart. `for_sampler` knows them.
+        foreign_keys: the columns of each foreign key of each table of the store that batches and
+            tables are of, whose names tell edges apart. None: they are not told apart.
+            `for_sampler` knows them.
     """
 
     config: Config = dataclasses.field(default_factory=Config)

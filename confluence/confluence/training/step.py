@@ -474,7 +474,9 @@ class Predictor:
     ) -> None:
         # Which rows are visible is the sampler's business, and may be a dict, which has no hash;
         # trainings of other lengths, rates or hops share the compiled pass.
-        usual = {"max_hops": None, "steps": None, "learning_rate": Config.learning_rate}
+        usual = {
+            "max_hops": None, "label_rows": 0, "steps": None, "learning_rate": Config.learning_rate,
+        }  # fmt: skip
         cfg = cfg.replace(visible_until=None, **usual)
         self._predict = _jitted_forward(cfg, category_limit, row_shape)
         self._tables = tables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -173,6 +174,18 @@ def test_zeros_that_do_not_help_have_no_limit() -> None:
 
 def read(output: Output) -> Floats:
     return read_answers(output, NUMBER)[0]
+
+
+def test_a_limit_is_of_answers_as_they_are_before_they_are_cut() -> None:
+    """Cut to 4, all answers but the last would be as near to 0."""
+    task = dataclasses.replace(NUMBER, high=4.0)
+    answers = np.array([40.0, 9.0, 0.5])
+    found = fit_zero(of_values(answers), np.zeros(3), task=task, measure="absolute_error")
+    assert found is not None and found.limit == pytest.approx(60.0)
+    values, _ = read_answers(found.applied(of_values(answers)), task)
+    assert values.tolist() == [0.0, 0.0, 0.0]
+    far = dataclasses.replace(NUMBER, low=1.0)  # no answer is read as 0
+    assert fit_zero(of_values(answers), np.zeros(3), task=far, measure="absolute_error") is None
 
 
 def numbers(count: int) -> tuple[Output, Floats]:

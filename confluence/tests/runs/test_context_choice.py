@@ -128,7 +128,7 @@ def test_label_rows_are_tried_with_the_hops_that_were_chosen(
 ) -> None:
     assert contexts(ROWS_ASKED, monkeypatch, BY_CONTEXTS) == ((2, 8), [(1, 0), (2, 0), (2, 8)])
     said = capsys.readouterr().err
-    assert "trying contexts with 8 label rows, 200 steps (--label-rows)" in said
+    assert "trying contexts with 8 label rows, 200 steps each (--label-rows)" in said
     assert (
         "contexts have up to 8 label rows: auroc on val by label rows is 0 0.7000, 8 0.8000" in said
     )
@@ -137,7 +137,9 @@ def test_label_rows_are_tried_with_the_hops_that_were_chosen(
     assert "contexts have no label rows: " in capsys.readouterr().err
     fixed = ROWS_ASKED.replace(max_hops=3)
     by_three = {(3, 0): 0.7, (3, 8): 0.8}
+    capsys.readouterr()
     assert contexts(fixed, monkeypatch, by_three) == ((3, 8), [(3, 0), (3, 8)])
+    assert "trying contexts with and without 8 label rows, 200 steps" in capsys.readouterr().err
     assert contexts(fixed, monkeypatch, {**by_three, (3, 8): None})[0] == (3, 0)
 
 
