@@ -106,7 +106,7 @@ typedef enum hw_shard {
 typedef enum hw_task_order { HW_TASKS_WEIGHTED = 0, HW_TASKS_ROUND_ROBIN = 1 } hw_task_order;
 typedef enum hw_layout {
     HW_LAYOUT_DENSE = 0, /* an array per slot and fk_adj, ready to compute with */
-    HW_LAYOUT_COMPACT = 1, /* one value lane, packed flags and times, parents: for transfer */
+    HW_LAYOUT_COMPACT = 1, /* one value lane, packed flags and times: for transfer */
     HW_LAYOUT_FLAT = 2, /* compact cells of all contexts in one row, without padding between:
                            docs/reference/batch.md, "Flat" */
 } hw_layout;

@@ -44,7 +44,7 @@ def as_flat(batch: Inputs) -> Inputs:
 
     Returns: the arrays of VALUE_FIELDS [N], `row_ids` [N] int32 over the batch, `row_ages` and
         `row_tables` [Rn], `parents` [Rn,P] within the context, `context_cells`, `context_rows`
-        [n+1], `context_targets` [n], -1 where there is none. What is by context or by batch stays,
+        [n+1], `context_targets` [n], -1 where there is none. Arrays by context or by batch stay,
         positions of masked cells are over the batch.
 
     Raises:

@@ -42,8 +42,8 @@ static int is_flat(const struct hwi_plan *plan) {
     return plan->options.layout == HW_LAYOUT_FLAT && plan->staging != NULL;
 }
 
-/* As the table's `when` says, but for edges, which the staging batch of a packing lists in either
- * layout. The staging batch of the flat layout is a compact one without row_order. */
+/* As the table's `when` says, but for fk_adj, which the staging batch of a packing lacks. The
+ * staging batch of the flat layout is a compact one without row_order. */
 static int is_wanted(const struct hwi_plan *plan, unsigned id) {
     const hw_sampler_options *options = &plan->options;
     int is_task = options->objective == HW_OBJECTIVE_TASK;
