@@ -141,8 +141,8 @@ class RelationalTransformer:
             The batch's `target_stype` says which of them counts.
 
         Raises:
-            ValueError: the batch is packed, texts are missing or given twice, or the tables have
-                different widths.
+            ValueError: the batch is packed, texts are missing or given twice, the tables have
+                different widths, or `foreign_keys` are of another store.
             KeyError: the batch lacks an array that the model reads.
             ConfigError: the settings ask for an attention that cannot run here.
         """
@@ -214,6 +214,13 @@ def _tables(batch: Inputs, columns: Any, categories: Any, keys: ForeignKeys) -> 
         raise ValueError(
             "tables of columns, categories and texts have widths"
             f" {', '.join(map(str, widths))}, expected the same"
+        )
+    slots, most = batch["parents"].shape[-1], max([1, *map(len, keys)])
+    last = max((column for table in keys for key in table for column in key), default=-1)
+    if keys and (slots != most or last >= columns.shape[0]):
+        raise ValueError(
+            f"foreign_keys are of another store: its tables have up to {most} and columns up to"
+            f" {last}, the batch has {slots} and the table of columns {columns.shape[0]} rows"
         )
     return Tables(columns, key_names(keys, columns), key_starts_of(keys), categories)
 

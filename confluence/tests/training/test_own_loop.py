@@ -101,6 +101,16 @@ def test_outputs_are_those_of_training(shop_store: Path, layout: str) -> None:
     assert np.asarray(found.categorical)[:, int(host["cat_emb_count"][0]) :].max() == -1e9
 
 
+def test_foreign_keys_of_another_store_are_refused(shop_store: Path) -> None:
+    batch, *tables = case(shop_store, "device")
+    known = model_of(shop_store).foreign_keys
+    assert known is not None
+    for keys in ((((0,),) * 9,), (*known[:-1], ((10_000,),))):
+        model = RelationalTransformer(CFG, foreign_keys=keys)
+        with pytest.raises(ValueError, match="foreign_keys are of another store"):
+            model.init(jax.random.key(0), batch, *tables)
+
+
 def compiled(model: RelationalTransformer) -> Any:
     """`model.apply`, as it is now: JAX takes two of one model for the same function."""
     return jax.jit(lambda *given: model.apply(*given))

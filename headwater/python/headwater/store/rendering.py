@@ -232,14 +232,13 @@ class _ContextReader:
         return other, f"child by {self.key_name(local, other)}"
 
     def key_name(self, child: int, parent: int) -> str:
-        child_row, parent_row = int(self.row_ids[child]), int(self.row_ids[parent])
+        """The first visible foreign key of a row that leads to another."""
+        child_row = int(self.row_ids[child])
         if child_row == NO_ROW:
             return "the task's anchor key"
         table = str(self.store.row(child_row)["table"])
-        for key, found in zip(self.keys[table], self.store.parents(child_row), strict=True):
-            if int(found) == parent_row:
-                return key_name(table, key)
-        return table
+        slots = np.flatnonzero(self.batch["parents"][self.position][child] == parent)
+        return key_name(table, self.keys[table][slots[0]])
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
