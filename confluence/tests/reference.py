@@ -113,6 +113,25 @@ def attention(
     return 2 * sigmoid(h @ weight("gate")) * (mixed @ weight("out"))
 
 
+def readout(p: dict[str, Array], cfg: Config, layer: int, x: Array, target: int) -> Array:
+    """What the target gets from all cells: heads differ in what they ask, not in whom."""
+
+    def weight(name: str) -> Array:
+        return p[f"readout.{name}"][layer]
+
+    h = norm(x, p["attention.norm"][layer, 2])
+    query, mixed = h[target] @ weight("query"), np.zeros(cfg.width)
+    width = cfg.width // cfg.heads
+    for head in range(cfg.heads):
+        at = slice(head * width, (head + 1) * width)
+        wanted = weight("key")[:, at] @ query[at]
+        cosine = h @ wanted / np.linalg.norm(wanted) / np.linalg.norm(h, axis=1)
+        logit = np.clip(weight("temperature")[head] * np.log(1 + len(x)), -40, 40) * cosine
+        share = np.exp(logit - logit.max())
+        mixed[at] = (share / share.sum()) @ h @ weight("value")[:, at]
+    return 2 * sigmoid(h[target] @ weight("gate")) * (mixed @ weight("out"))
+
+
 def forward(params: Any, batch: Any, tables: Any, cfg: Config) -> list[dict[str, Array]]:
     """Outputs of the heads at each sequence's target."""
     p = {name: np.asarray(value, np.float64) for name, value in params.items()}
@@ -133,13 +152,16 @@ def _sequence(p: dict[str, Array], b: dict[str, Array], tables: Any, cfg: Config
     edges = [
         [[edge(b, tables, i, pattern, s, t) for t in cells] for s in cells] for pattern in range(3)
     ]
+    target = list(cells).index(int(np.flatnonzero(b["is_target"][i])[0]))
     for layer in range(cfg.layers):
-        for pattern in range(3):
+        for pattern in range(2):
             x = x + attention(p, tables, cfg, layer, pattern, x, masks[pattern], edges[pattern])
+        read = readout(p, cfg, layer, x, target)
+        x = x + attention(p, tables, cfg, layer, 2, x, masks[2], edges[2])
+        x[target] += read
         h = norm(x, p["feed_forward.norm"][layer])
         gate, up = h @ p["feed_forward.gate"][layer], h @ p["feed_forward.up"][layer]
         x = x + (gate * sigmoid(gate) * up) @ p["feed_forward.down"][layer]
-    target = list(cells).index(int(np.flatnonzero(b["is_target"][i])[0]))
     h = norm(x[target], p["heads.norm"])
     out = {
         name: h @ p[f"heads.{name}.weight"] + p[f"heads.{name}.bias"]

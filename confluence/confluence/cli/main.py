@@ -34,6 +34,7 @@ from headwater.shared import (
 
 from confluence.cli.arguments import check_usage, make_parser
 from confluence.cli.commands import Outcome, page_command
+from confluence.training.kept_memory import keep_memory
 
 EXPLAINED = (ValueError, TypeError, OSError, LookupError, ArithmeticError, ImportError, MemoryError)
 XLA_BYTES = 3 << 30  # of address space; with 1.5 GB XLA crashed as it compiled a tiny model
@@ -41,6 +42,7 @@ XLA_BYTES = 3 << 30  # of address space; with 1.5 GB XLA crashed as it compiled 
 
 def command() -> None:
     """Entry point of the process."""
+    keep_memory()
     run_process(main)
 
 

@@ -42,7 +42,7 @@ from confluence.data.stores import Seeds, TaskPlace
 from confluence.folder.files import build_at
 from confluence.model.transformer import Params, init
 
-FORMAT = 7
+FORMAT = 8
 KEEP_LAST = 2  # newest checkpoints that stay; the best on val stays, too
 FOLDER = "checkpoints"
 PARTS = ("params", "training")

@@ -109,13 +109,13 @@ def read_contexts(flat: Inputs) -> Contexts:
     return Contexts(
         cell_starts=cell_starts,
         row_starts=row_starts,
-        of_cell=_owners(cell_starts, cells),
-        of_row=_owners(row_starts, rows),
+        of_cell=owners_of(cell_starts, cells),
+        of_row=owners_of(row_starts, rows),
         targets=jnp.where(targets >= 0, targets, cells),
     )
 
 
-def _owners(starts: Array, count: int) -> Array:
+def owners_of(starts: Array, count: int) -> Array:
     """The context that each of `count` cells or rows is in, n behind the last. [n+1] → [count]"""
     ends = jnp.zeros((count + 1,), jnp.int32).at[starts[1:]].add(1)
     return jnp.cumsum(ends)[:count]

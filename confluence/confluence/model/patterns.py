@@ -23,6 +23,7 @@ from confluence.config import Config, ConfigError
 from confluence.model import attention, compiled_attention, row_attention
 from confluence.model.attention import EdgeVectors, KeyVectors
 from confluence.model.cells import Cells, Contexts, at_targets, shares_of_slots
+from confluence.model.gather import arrange
 from confluence.model.row_attention import RowShape
 
 Mix = Callable[..., Array]
@@ -129,12 +130,12 @@ class Windows(NamedTuple):
 
     def spread(self, x: Array) -> Array:
         """What cells have, 0 where there is none. [N,D] → [n,S,D]"""
-        out = row_attention.arrange(x, self.cells, self.places)
+        out = arrange(x, self.cells, self.places)
         return out.reshape(self.contexts, -1, x.shape[1])
 
     def gather(self, x: Array) -> Array:
         """The inverse: [n,S,D] → [N,D], 0 where a cell is in no window."""
-        return row_attention.arrange(x.reshape(-1, x.shape[2]), self.places, self.cells)
+        return arrange(x.reshape(-1, x.shape[2]), self.places, self.cells)
 
     def spread_ids(self, ids: Array) -> Array:
         """[N] int or bool → [n,S]"""

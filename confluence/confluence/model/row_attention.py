@@ -38,6 +38,7 @@ from jax import Array
 
 from confluence.model.attention import LOGIT_LIMIT, KeyVectors, unit
 from confluence.model.cells import shares_of_slots
+from confluence.model.gather import arrange, look_up, sum_by
 
 COLUMN_BLOCK = 32  # cells of a block of the column attention
 ROWS_AT_ONCE = 64  # on a processor: rows whose scores exist at once
@@ -170,26 +171,6 @@ def make_columns(contexts: Array, column_ids: Array, is_cell: Array) -> Columns:
     )
 
 
-@jax.custom_vjp
-def arrange(x: Array, there: Array, back: Array) -> Array:
-    """Cells in another order, 0 where `there` is -1. [M,D], [L], [M] → [L,D].
-
-    Each element goes to one place at most, `back`, so the gradient is a gather too, where autodiff
-    would scatter.
-    """
-    return _take(x, there)
-
-
-def _take(x: Array, index: Array) -> Array:
-    return jnp.where(index[:, None] >= 0, x[jnp.maximum(index, 0)], 0)
-
-
-arrange.defvjp(
-    lambda x, there, back: (_take(x, there), back),
-    lambda back, d_out: (_take(d_out, back), None, None),
-)
-
-
 # ------------------------------------------------------------------------------- rows, and parents
 
 
@@ -254,7 +235,7 @@ def _exp_scores(logits: Array, is_key: Array) -> Array:
 
 def _of_edges(vectors: Vectors, kinds: Array, shares: Array) -> Vectors:
     """κ and ν of edges, the means of their keys'. [T,H,K], [r,P], [r,E,P] → [r,E,H,K] each"""
-    return tuple(jnp.einsum("rep,rphk->rehk", shares, x[kinds]) for x in vectors)
+    return tuple(jnp.einsum("rep,rphk->rehk", shares, look_up(x, kinds)) for x in vectors)
 
 
 def _outbound(q: Array, k: Array, v: Array, vectors: Vectors, s: Slots) -> Array:
@@ -522,12 +503,7 @@ class TargetColumns(NamedTuple):
 
 def make_target_columns(askers: Array, contexts: int) -> TargetColumns:
     """What the column attention of n = `contexts` targets reads. askers: [N] int32."""
-    return TargetColumns(askers, _by_context(jnp.ones(askers.shape), askers, contexts))
-
-
-def _by_context(x: Array, of_cell: Array, contexts: int) -> Array:
-    """Sums over the cells of each context. [N,...], [N] → [n,...]"""
-    return jnp.zeros((contexts, *x.shape[1:]), x.dtype).at[of_cell].add(x, mode="drop")
+    return TargetColumns(askers, sum_by(jnp.ones(askers.shape), askers, contexts))
 
 
 def target_column(
@@ -540,6 +516,6 @@ def target_column(
     k = unit_heads(key, heads)  # [N,H,K]
     v = value.astype(jnp.float32).reshape(k.shape)
     scores = _exp_scores(jnp.sum(q.reshape(k.shape) * k, axis=-1), (c < n)[:, None])  # [N,H]
-    total = _by_context(scores, c, n)[..., None]  # [n,H,1]
-    out = _by_context(scores[..., None] * v, c, n) / jnp.where(total > 0, total, 1.0)
+    total = sum_by(scores, c, n)[..., None]  # [n,H,1]
+    out = sum_by(scores[..., None] * v, c, n) / jnp.where(total > 0, total, 1.0)
     return out.reshape(query.shape).astype(value.dtype)

@@ -1,6 +1,7 @@
 """The relational transformer: from a batch of cells to what is known about its targets.
 
-    batch ──► encode ──► layers × (outbound, inbound, column, feed-forward) ──► norm ──► heads
+    batch ──► encode ──► layers × (outbound, inbound, column, readout, feed-forward)
+          ──► norm ──► heads
 
 There is no positional encoding. Structure comes from three attention patterns, time from the ages
 of rows. Parameters are a flat dict from name to array; `parameter_table` declares each once, with
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -32,7 +32,9 @@ from confluence.config import Config
 from confluence.model.attention import KeyVectors
 from confluence.model.cells import Cells, at_targets, read_cells
 from confluence.model.expand import Inputs, as_flat
+from confluence.model.gather import look_up
 from confluence.model.patterns import Mix, Patterns, make_patterns
+from confluence.model.readout import Tiles, make_tiles, read_out
 from confluence.model.row_attention import RowShape, unit_heads
 
 Params = dict[str, Array]
@@ -44,7 +46,6 @@ TIME_PARTS = 15  # 14 cyclic parts of a timestamp, then its z-scored epoch
 AGE_PARTS = 5  # features of a row's age
 AGE_LIMIT_DAYS = 18_250.0  # 50 years
 NORM_EPSILON = 1e-6  # added to the mean square in RMSNorm
-ONE_HOT_LIMIT = 4096  # most rows of a table whose gradient is a product on a GPU
 VECTOR_SCALE = 0.02  # standard deviation of learned vectors
 
 
@@ -124,6 +125,11 @@ def parameter_table(cfg: Config, text_width: int) -> dict[str, Parameter]:
     table["attention.out"] = Parameter((layers, patterns, D, D), "residual", "muon")
     table["attention.gate"] = Parameter((layers, patterns, D, D), "zeros", "muon")
     table["attention.temperature"] = Parameter((layers, patterns, cfg.heads), "ones", "temperature")
+    for name in ("query", "key", "value"):
+        table[f"readout.{name}"] = Parameter((layers, D, D), "xavier", "muon")
+    table["readout.out"] = Parameter((layers, D, D), "residual", "muon")
+    table["readout.gate"] = Parameter((layers, D, D), "zeros", "muon")
+    table["readout.temperature"] = Parameter((layers, cfg.heads), "ones", "temperature")
     table["feed_forward.norm"] = Parameter((layers, D), "zeros", "adamw_without_decay")
     table["feed_forward.gate"] = Parameter((layers, D, F), "xavier", "muon")
     table["feed_forward.up"] = Parameter((layers, D, F), "xavier", "muon")
@@ -226,45 +232,6 @@ def encode(params: Params, batch: Inputs, cells: Cells, tables: Tables, cfg: Con
     return rms_norm(total, params["encoder.norm"], dtype)
 
 
-def look_up(table: Array, ids: Array) -> Array:
-    """Rows of a table, in float32. [m,D], [N] int32 → [N,D]
-
-    A row's gradient is a sum over the cells that took it, maybe most of the batch: in bfloat16 such
-    a sum loses up to a tenth. A GPU adds all cells at once, which is slow where many meet at a row
-    and has no fixed order, so there the sum is a product, unless the table is large.
-    """
-    rows = table.astype(jnp.float32)
-    if jax.default_backend() == "cpu" or table.shape[0] > ONE_HOT_LIMIT:
-        return rows[ids]
-    return look_up_by_product(rows, ids, table.dtype)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def look_up_by_product(rows: Array, ids: Array, dtype: jnp.dtype) -> Array:
-    """Rows by index, whose gradient is a product with a one-hot matrix, in `dtype` summed in
-    float32. [m,D] float32, [N] → [N,D]"""
-    return rows[ids]
-
-
-def _look_up_forward(
-    rows: Array, ids: Array, dtype: jnp.dtype
-) -> tuple[Array, tuple[Array, Array]]:
-    return rows[ids], (rows, ids)
-
-
-def _look_up_backward(
-    dtype: jnp.dtype, residuals: tuple[Array, Array], d_out: Array
-) -> tuple[Array, None]:
-    rows, ids = residuals
-    count, width = rows.shape
-    one_hot = (ids.reshape(-1, 1) == jnp.arange(count)).astype(dtype)  # [N,m]
-    d_flat = d_out.reshape(-1, width).astype(dtype)
-    return jnp.einsum("cn,cd->nd", one_hot, d_flat, preferred_element_type=jnp.float32), None
-
-
-look_up_by_product.defvjp(_look_up_forward, _look_up_backward)
-
-
 def project(params: Params, name: str, table: Array, dtype: jnp.dtype) -> Array:
     """Linear(T→D) of a frozen table. [m,T] float16 → [m,D]."""
     weight = params[f"{name}.weight"].astype(dtype)
@@ -347,28 +314,26 @@ def name_keys(params: Params, tables: Tables, dtype: jnp.dtype) -> list[Array]:
 
 
 def attention_sublayer(
-    params: Params, layer: int, pattern: int, x: Array, rows: Array, mix: Mix,
+    params: Params, layer: int, pattern: int, normed: Array, rows: Array, mix: Mix,
     keys: Array | None = None,
 ) -> Array:  # fmt: skip
-    """What one attention adds to `rows` [Q,D] (all cells, or targets) by looking at x [N,D].
+    """The sum that one attention adds to all cells, or to the targets.
 
     Args:
+        normed: [N,D], the cells. rows: [Q,D], those that look, normed too; maybe `normed` itself.
         keys: [keys,D] of the foreign keys, of a pattern that follows these.
     """
-    dtype = x.dtype
+    dtype = normed.dtype
 
     def weight(name: str) -> Array:
         return params[f"attention.{name}"][layer, pattern].astype(dtype)
 
-    gamma = params["attention.norm"][layer, pattern]
     temperature = params["attention.temperature"][layer, pattern]
-    normed = rms_norm(x, gamma, dtype)
-    if rows is x:  # one product for all four
+    if rows is normed:  # one product for all four
         joined = jnp.concatenate([weight(n) for n in ("query", "gate", "key", "value")], axis=1)
         query, gate, key, value = jnp.split(normed @ joined, 4, axis=-1)  # [N,D] each
     else:
-        normed_rows = rms_norm(rows, gamma, dtype)
-        query, gate = normed_rows @ weight("query"), normed_rows @ weight("gate")
+        query, gate = rows @ weight("query"), rows @ weight("gate")
         key, value = normed @ weight("key"), normed @ weight("value")  # [N,D]
     along = []
     if keys is not None:
@@ -377,6 +342,26 @@ def attention_sublayer(
         along = [KeyVectors(*(jnp.pad(v, ((1, 0), (0, 0))) for v in (units, values)))]
     mixed = mix(query, key, value, temperature, *along)
     return 2.0 * jax.nn.sigmoid(gate) * (mixed @ weight("out"))
+
+
+def readout_sublayer(
+    params: Params, layer: int, normed: Array, targets: Array, tiles: Tiles
+) -> Array:
+    """The sum that the readout adds to each target. normed [N,D], targets [n,D] of it → [n,D]"""
+    dtype = normed.dtype
+
+    def weight(name: str) -> Array:
+        return params[f"readout.{name}"][layer].astype(dtype)
+
+    temperature = params["readout.temperature"][layer]
+    heads, width = temperature.shape[0], normed.shape[1]
+    by_head = (width, heads, width // heads)  # [D,H,K]
+    query = (targets @ weight("query")).reshape(-1, *by_head[1:])
+    wanted = jnp.einsum("nhk,dhk->nhd", query, weight("key").reshape(by_head))
+    found = read_out(wanted, normed, temperature, tiles).astype(dtype)  # [n,H,D]
+    values = jnp.einsum("nhd,dhk->nhk", found, weight("value").reshape(by_head))
+    gate = 2.0 * jax.nn.sigmoid(targets @ weight("gate"))
+    return gate * (values.reshape(targets.shape) @ weight("out"))
 
 
 def feed_forward_sublayer(params: Params, layer: int, x: Array) -> Array:
@@ -397,14 +382,23 @@ def transform(
     Where only the targets are read, the last column attention and feed-forward are computed there
     alone; this changes no result.
     """
+    contexts, tiles = cells.contexts, make_tiles(cells)
+    along_keys = (patterns.outbound, patterns.inbound)
     for layer in range(cfg.layers):
-        x = x + attention_sublayer(params, layer, 0, x, x, patterns.outbound, keys[0])
-        x = x + attention_sublayer(params, layer, 1, x, x, patterns.inbound, keys[1])
-        is_last = layer == cfg.layers - 1
-        rows, mix = x, patterns.column
-        if is_last and not everywhere:
-            rows, mix = at_targets(x, cells.contexts), patterns.target_column
-        x = rows + attention_sublayer(params, layer, 2, x, rows, mix)
+        gammas = params["attention.norm"][layer]
+        for pattern, (mix, names) in enumerate(zip(along_keys, keys, strict=True)):
+            normed = rms_norm(x, gammas[pattern], x.dtype)
+            x = x + attention_sublayer(params, layer, pattern, normed, normed, mix, names)
+        normed = rms_norm(x, gammas[2], x.dtype)
+        targets = at_targets(normed, contexts)  # [n,D]
+        read = readout_sublayer(params, layer, normed, targets, tiles)
+        if layer < cfg.layers - 1 or everywhere:
+            x = x + attention_sublayer(params, layer, 2, normed, normed, patterns.column)
+            x = x.at[contexts.targets].add(read, mode="drop")
+        else:
+            mix = patterns.target_column
+            x = at_targets(x, contexts) + read
+            x = x + attention_sublayer(params, layer, 2, normed, targets, mix)
         x = x + feed_forward_sublayer(params, layer, x)
     return x
 

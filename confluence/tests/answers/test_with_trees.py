@@ -137,7 +137,9 @@ def test_answers_are_shared_and_the_trees_are_the_baseline(
     )
     if title == "next_sale":
         values = [np.array([row["prediction"] for row in rows]) for rows in (model, both, trees)]
-        np.testing.assert_allclose(values[1], 0.75 * values[0] + 0.25 * values[2], rtol=1e-6)
+        is_cut = values[0] == values[0].min()  # at the lower end of the labels of train
+        expected = 0.75 * values[0] + 0.25 * values[2]
+        np.testing.assert_allclose(values[1][~is_cut], expected[~is_cut], rtol=1e-6)
         assert np.abs(values[0] - values[2]).max() > 1
     else:
         shares = [[row["probability"] for row in rows] for rows in (model, both, trees)]

@@ -22,14 +22,7 @@ from confluence.model import attention
 from confluence.model.cells import read_cells
 from confluence.model.expand import as_flat
 from confluence.model.loss import TARGET_STYPES, TaskScales, batch_loss, read_truth
-from confluence.model.transformer import (
-    Output,
-    encode,
-    forward,
-    init,
-    look_up,
-    look_up_by_product,
-)
+from confluence.model.transformer import Output, encode, forward, init
 from confluence.training import smoke
 
 LIMIT = smoke.CATEGORIES_PER_COLUMN
@@ -185,10 +178,16 @@ def test_a_nan_in_an_unused_slot_stays_unused(cfg: Config) -> None:
 
 @pytest.mark.parametrize("stype", TARGET_STYPES)
 def test_gradients_reach_only_what_may_be_seen(cfg: Config, stype: SemanticType) -> None:
+    """All cells of the context by the readout, and by the patterns those that they lead to."""
     params, batch = random_params(cfg), smoke.synthetic_batch(cfg, stype)
     is_isolated = isolated(batch)
-    gradients = float_gradients(params, batch, cfg)
     hidden = (batch["is_padding"] == 1) | (batch["is_target"] == 1) | (batch["is_null"] == 1)
+    gradients = float_gradients(params, batch, cfg)["numeric_values"]
+    assert np.all(gradients[hidden] == 0)
+    numbers = ~hidden & (batch["semantic_types"] == SemanticType.NUMERICAL)
+    assert np.all(gradients[numbers] != 0)
+    params["readout.out"] = jnp.zeros_like(params["readout.out"])
+    gradients = float_gradients(params, batch, cfg)
     for name in ("numeric_values", "timestamp_values"):
         assert np.all(gradients[name][hidden | is_isolated] == 0), name
         assert np.any(gradients[name] != 0), name
@@ -261,22 +260,6 @@ def test_numbers_are_scaled_to_the_train_labels(cfg: Config) -> None:
     batch["numeric_values"][at] = 2.0  # 2 standard deviations of 3 above 10: 16
     scales = TaskScales(jnp.full(4, 3.0 / 5.0), jnp.full(4, (10.0 - 6.0) / 5.0), jnp.ones(4))
     np.testing.assert_allclose(truth_of(inputs(batch), scales).number, (16 - 6) / 5, rtol=1e-6)
-
-
-def test_rows_looked_up_by_a_product_are_the_same_with_the_same_gradient() -> None:
-    draw = np.random.default_rng(0)
-    table = jnp.asarray(draw.normal(size=(7, 5)), jnp.float32)
-    ids = jnp.asarray(draw.integers(0, 7, (3, 11)), jnp.int32)
-    weights = jnp.asarray(draw.normal(size=(3, 11, 5)), jnp.float32)
-
-    def gradient(take: Any) -> Any:
-        total = jax.value_and_grad(lambda rows: jnp.sum(jnp.sin(take(rows)) * weights))
-        return jax.jit(total)(table)
-
-    plain, plain_gradient = gradient(lambda rows: look_up(rows, ids))
-    product, product_gradient = gradient(lambda rows: look_up_by_product(rows, ids, table.dtype))
-    assert float(product) == float(plain)
-    np.testing.assert_allclose(product_gradient, plain_gradient, rtol=1e-5, atol=1e-6)
 
 
 def test_epochs_and_ages_keep_their_digits_in_bfloat16() -> None:

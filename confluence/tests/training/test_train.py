@@ -81,9 +81,10 @@ def test_muon_takes_the_matrices_of_attention_and_feed_forward_by_name(cfg: Conf
     by_trainer: dict[str, set[str]] = {}
     for name, trainer in trainers(cfg, smoke.TEXT_WIDTH).items():
         by_trainer.setdefault(trainer, set()).add(name)
-    attention = {f"attention.{n}" for n in ("query", "key", "value", "out", "gate")}
+    parts = ("query", "key", "value", "out", "gate")
+    attention = {f"{kind}.{n}" for kind in ("attention", "readout") for n in parts}
     assert by_trainer["muon"] == attention | {f"feed_forward.{n}" for n in ("gate", "up", "down")}
-    assert by_trainer["temperature"] == {"attention.temperature"}
+    assert by_trainer["temperature"] == {"attention.temperature", "readout.temperature"}
     undecayed = by_trainer["adamw_without_decay"]
     assert all(n.endswith((".bias", ".norm")) for n in undecayed)
     assert not any(n.endswith((".bias", ".norm")) for n in by_trainer["adamw"])
