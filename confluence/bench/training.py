@@ -41,6 +41,7 @@ from confluence.data.tasks import device_tables, open_sampler, read_row_shape, r
 from confluence.data.verification import open_store
 from confluence.model.patterns import attention_path
 from confluence.model.transformer import compute_dtype
+from confluence.training.kept_memory import keep_memory
 from confluence.training.step import Constants, Feed, StepRunner, first_state
 from confluence.watch.log import FILE, read_summary
 from confluence.watch.log_events import of_kind, read_events
@@ -132,6 +133,7 @@ def measure(
 
 def main(arguments: list[str] | None = None) -> None:
     """The whole command."""
+    keep_memory()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("store")
     parser.add_argument("--task", required=True)

@@ -47,7 +47,9 @@ class Config:
 
     width: int = _model(96, "D, width of a cell's vector", "[1, inf]")
     heads: int = _model(6, "H, attention heads; D must be a multiple", "[1, inf]")
-    layers: int = _model(3, "N, layers of three attentions and one feed-forward", "[1, inf]")
+    layers: int = _model(
+        3, "N, layers of three attentions, a readout and a feed-forward", "[1, inf]"
+    )
 
     sequence_length: int = _contexts(256, "S, most cells of a context", "[1, 65535]")
     max_rows: int = _contexts(64, "R, most rows of a context", "[1, 65535]")

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from confluence.training.kept_memory import keep_memory
+
 
 class OwnProcessError(RuntimeError):
     """A process ended without an answer; the message is the last that it printed."""
@@ -29,6 +31,7 @@ def ask_process(module: str, question: Mapping[str, Any]) -> dict[str, Any]:
 
 def answer_question(work: Callable[..., Mapping[str, Any]]) -> None:
     """Answer the question on stdin, whose fields are the arguments of `work`, on stdout."""
+    keep_memory()
     question = json.load(sys.stdin)
     try:
         answer = work(**question)

@@ -2,7 +2,8 @@
 
 If many indices are equal, a sum by index is over thousands of rows. On a processor they are added
 one by one; a GPU would add all at once, which is slow if many meet and has no fixed order, so there
-the sum is a product with a one-hot matrix, unless that is large.
+the sum is a product with a one-hot matrix, unless that is large; a NaN in one row is then in all
+sums.
 """
 
 from __future__ import annotations

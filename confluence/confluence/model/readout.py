@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from confluence.model.attention import LOGIT_LIMIT, unit
+from confluence.model.attention import LOGIT_LIMIT, NORM_FLOOR, unit
 from confluence.model.cells import Cells, owners_of
 from confluence.model.gather import arrange, look_up, sum_by
 
@@ -71,7 +72,8 @@ def read_out(query: Array, x: Array, tau: Array, tiles: Tiles) -> Array:
     wanted = (unit(query) * scale[..., None]).reshape(n, heads * width)
     q = look_up(wanted, tiles.owners).reshape(-1, heads, width)  # [T,H,D]
     k = arrange(x.astype(jnp.float32), tiles.cells, tiles.places).reshape(-1, TILE, width)
-    logits = jnp.einsum("thd,tsd->ths", q, unit(k))
+    size = jax.lax.rsqrt(jnp.maximum(jnp.sum(k * k, axis=2), NORM_FLOOR**2))  # [T,TILE]
+    logits = jnp.einsum("thd,tsd->ths", q, k) * size[:, None]
     scores = jnp.where(tiles.is_key[:, None], jnp.exp(logits), 0.0)  # [T,H,TILE]
     total = sum_by(jnp.sum(scores, axis=2), tiles.owners, n)[..., None]  # [n,H,1]
     out = sum_by(jnp.einsum("ths,tsd->thd", scores, k), tiles.owners, n)

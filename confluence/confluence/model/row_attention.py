@@ -23,7 +23,8 @@ has no slot, stands alone in its column and sees itself only. Everything has a s
 the number of turns of the loop over columns depends on the data.
 
 Cost: O(R·A²·(1+P)·D) outbound and inbound, P = most foreign keys of a row, R = rows of the batch,
-and O(N·block·(2·band+1)·D) for columns, where dense attention takes O(n·S²·D) each.
+and O(N·block·(2·band+1)·D) for columns, where dense attention takes O(n·S²·D) each. The sums over
+contexts of the targets are products on a GPU, O(n·N·D).
 """
 
 from __future__ import annotations

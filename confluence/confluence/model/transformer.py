@@ -4,12 +4,13 @@
           ──► norm ──► heads
 
 There is no positional encoding. Structure comes from three attention patterns, time from the ages
-of rows. Parameters are a flat dict from name to array; `parameter_table` declares each once, with
-its shape, its first value and the optimizer that trains it. All functions are pure.
+of rows; by the readout a target looks at its whole context. Parameters are a flat dict from name to
+array; `parameter_table` declares each once, with its shape, its first value and the optimizer that
+trains it. All functions are pure.
 
-All cells of a batch stand on one axis, contexts side by side (expand.py); all layers but
-attention know no contexts. Padding goes through every layer, looks at itself only, and nobody
-looks at it.
+All cells of a batch stand on one axis, contexts side by side (expand.py); only attention and
+readout know contexts. Padding goes through every layer, looks at itself only, and nobody looks at
+it.
 
 Dimensions, one letter each: n contexts, N cells of all contexts, D width, H heads, K head width, F
 feed-forward width, T width of a text embedding, U texts of a batch, C columns, V categories, L most
@@ -127,7 +128,7 @@ def parameter_table(cfg: Config, text_width: int) -> dict[str, Parameter]:
     table["attention.temperature"] = Parameter((layers, patterns, cfg.heads), "ones", "temperature")
     for name in ("query", "key", "value"):
         table[f"readout.{name}"] = Parameter((layers, D, D), "xavier", "muon")
-    table["readout.out"] = Parameter((layers, D, D), "residual", "muon")
+    table["readout.out"] = Parameter((layers, D, D), "zeros", "muon")
     table["readout.gate"] = Parameter((layers, D, D), "zeros", "muon")
     table["readout.temperature"] = Parameter((layers, cfg.heads), "ones", "temperature")
     table["feed_forward.norm"] = Parameter((layers, D), "zeros", "adamw_without_decay")
@@ -380,7 +381,7 @@ def transform(
     """All layers. [N,D] → [n,D] at the targets, or [N,D] everywhere.
 
     Where only the targets are read, the last column attention and feed-forward are computed there
-    alone; this changes no result.
+    alone; this changes no result. Contexts of masked cells alone have no target and no readout.
     """
     contexts, tiles = cells.contexts, make_tiles(cells)
     along_keys = (patterns.outbound, patterns.inbound)
@@ -391,7 +392,9 @@ def transform(
             x = x + attention_sublayer(params, layer, pattern, normed, normed, mix, names)
         normed = rms_norm(x, gammas[2], x.dtype)
         targets = at_targets(normed, contexts)  # [n,D]
-        read = readout_sublayer(params, layer, normed, targets, tiles)
+        read = jnp.zeros_like(targets)
+        if cfg.objective != "masked_cells":
+            read = readout_sublayer(params, layer, normed, targets, tiles)
         if layer < cfg.layers - 1 or everywhere:
             x = x + attention_sublayer(params, layer, 2, normed, normed, patterns.column)
             x = x.at[contexts.targets].add(read, mode="drop")

@@ -30,7 +30,6 @@ from confluence.runs.run_folder import check as check_folder
 from confluence.runs.run_folder import check_choice, prepare
 from confluence.runs.tree_share import kept_trees, with_trees
 from confluence.training.context_choice import with_contexts
-from confluence.training.kept_memory import keep_memory
 from confluence.training.session import Session
 from confluence.trees.label_row_check import check_label_rows
 from confluence.watch.trackers import check_installed
@@ -128,7 +127,6 @@ def train_with(
     cfg: Config, lessons: Lessons, out: Path, *, overwrite: bool = False, resume: bool = False
 ) -> Run:
     """As `train` does, with these settings."""
-    keep_memory()
     check_choice(overwrite=overwrite, resume=resume)
     if cfg.objective == "masked_cells":
         raise ValueError("the objective 'masked_cells' has no task: `confluence pretrain`")

@@ -1,4 +1,4 @@
-"""Muon for the matrices of attention and feed-forward, AdamW for everything else.
+"""Muon for the matrices of attention, readout and feed-forward, AdamW for everything else.
 
 Which is which is declared with each parameter (`model.parameter_table`), by name: a rule by shape
 would hand Muon the encoders and heads. Matrices are stacked by layer and pattern in one array;
