@@ -53,7 +53,7 @@ def test_the_held_out_loss_of_masked_cells_falls(pretrained: Run) -> None:
     assert result["types"]["numerical"]["cells"] > 0
     losses = [event["loss"] for event in events(pretrained.out, "evaluate")]
     assert len(losses) == 2
-    assert losses[-1] == pytest.approx(result["loss"], rel=1e-4)
+    assert min(losses) == pytest.approx(result["loss"], rel=1e-4)  # the best weights answer
     kept = json.loads((pretrained.out / "evaluation-val-rolling.json").read_text())
     assert kept["loss"] > 0 and kept["visible_until"] is None
     assert {event["regime"] for event in events(pretrained.out, "evaluate")} == {"rolling"}
