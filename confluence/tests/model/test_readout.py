@@ -51,8 +51,8 @@ def test_each_target_looks_at_all_cells_of_its_context(
     contexts.targets[4] = -1  # cells without a target
     of_query, of_x, of_out = jax.random.split(jax.random.key(cells), 3)
     n = len(contexts.targets)
-    query, x = jax.random.normal(of_query, (n, H, D)), jax.random.normal(of_x, (203, D))
-    x = jnp.resize(x, (len(contexts.row_ids), D))
+    query = jax.random.normal(of_query, (n, H, D))
+    x = jax.random.normal(of_x, (len(contexts.row_ids), D))
     tau, out = jnp.array([0.7, 30.0]), jax.random.normal(of_out, (n, H, D))
 
     arrays = {name: jnp.asarray(array) for name, array in contexts.arrays().items()}

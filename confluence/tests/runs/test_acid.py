@@ -215,12 +215,12 @@ def test_answers_by_lot_are_not_known(draw: Draw, tmp_path: Path) -> None:
     assert auroc(run) == pytest.approx(0.5, abs=0.05 + draw.slack)
 
 
-# --------------------------------------------------------------------------------- what is far away
+# --------------------------------------------------------------------------------- three joins away
 
 
 @pytest.fixture(scope="module")
 def far(draw: Draw, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is asked of a visit is in the one child of its parent, three joins from the answer."""
+    """The answer to a visit is a number of the only child of its parent, three joins away."""
     rng = draw.rng()
     parent, child, visit, link, other_link, number, label = words(rng, 7)
     numbers = rng.normal(size=1500)
@@ -303,7 +303,7 @@ def test_three_hundred_seeds_are_enough(draw: Draw, tmp_path: Path) -> None:
 
 def test_a_number_with_a_heavy_tail_and_half_zeros(draw: Draw, tmp_path: Path) -> None:
     """Is it 0? By the parent's number. How much else? By its own; both with noise. The bound is
-    wide: answers are cut to the 2-98 % range of the labels of train, which costs much of a tail.
+    wide: with .03 seven of ten draws fail (docs/notebook/results.md, "Acid tests").
     """
     rng = draw.rng()
     parent, child, link, is_any, how_much, label = words(rng, 6)
