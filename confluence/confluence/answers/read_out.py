@@ -57,7 +57,7 @@ def predict(
 
 
 def clamped(values: Floats, task: Task) -> Floats:
-    """Numbers within the 2-98 % range of the train labels."""
+    """Numbers within the range of the train labels."""
     return np.clip(values, task.low, task.high)
 
 

@@ -98,7 +98,7 @@ class Task:
     column_std: float
     mean: float  # of the train labels, source units
     std: float
-    low: float  # 2 % and 98 % quantiles of the train labels
+    low: float  # the least and the largest of the train labels
     high: float
     positive_share: float  # of boolean train labels
     null_share: float  # of train labels
@@ -309,7 +309,6 @@ def read_task(metadata: Mapping[str, Any], labels: Labels, name: str) -> Task:
     if labelled_count == 0:
         raise TaskError(f"task '{name}' has no labelled seed in the train split")
     known = known if known.size else np.zeros(1)
-    low, high = np.quantile(known, [0.02, 0.98])
     scaling = column_stats
     if stype == SemanticType.TIMESTAMP:
         scaling = metadata.get("time") or {}  # epochs are z-scored by the whole store
@@ -324,8 +323,8 @@ def read_task(metadata: Mapping[str, Any], labels: Labels, name: str) -> Task:
         column_std=_moment(scaling, "std", 1.0) or 1.0,
         mean=float(known.mean()),
         std=spread(known),
-        low=float(low),
-        high=float(high),
+        low=float(known.min()),
+        high=float(known.max()),
         positive_share=float(np.mean(known > 0.5)),
         null_share=1.0 - float(np.sum(is_train & labels.is_known)) / labelled_count,
         label_window_us=int(entry.get("label_window_us") or 0),

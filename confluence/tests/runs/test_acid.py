@@ -302,16 +302,14 @@ def test_three_hundred_seeds_are_enough(draw: Draw, tmp_path: Path) -> None:
 
 
 def test_a_number_with_a_heavy_tail_and_half_zeros(draw: Draw, tmp_path: Path) -> None:
-    """Is it 0? By the parent's number. How much else? By its own; both with noise. The bound is
-    wide: with .03 seven of ten draws fail (docs/notebook/results.md, "Acid tests").
-    """
+    """Is it 0? By the parent's number. How much else? By its own; both with noise."""
     rng = draw.rng()
     parent, child, link, is_any, how_much, label = words(rng, 6)
-    count, noise = 6000, 0.4
+    count, spread, noise = 6000, 0.8, 0.8
     any_of, much = rng.normal(size=(2, count))
     share = np.array([NormalDist().cdf(2 * x) for x in any_of])  # of answers that are not 0
     drawn = rng.uniform(size=count) < share
-    numbers = np.where(drawn, np.exp(1.2 * much + noise * rng.normal(size=count)), 0.0)
+    numbers = np.where(drawn, np.exp(spread * much + noise * rng.normal(size=count)), 0.0)
     split = parts(rng, count)
     tables = [
         Table(parent, {"id": key_of(count), is_any: ("REAL", any_of, NUMBER)}),
@@ -326,7 +324,7 @@ def test_a_number_with_a_heavy_tail_and_half_zeros(draw: Draw, tmp_path: Path) -
     found = float(run.evaluate("test", resamples=0)["metrics"]["mae"])
     # The best answer is the median: 0, or where the distribution of the others has passed 1/2.
     quantiles = [NormalDist().inv_cdf((p - 0.5) / p) if p > 0.5 else -np.inf for p in share]
-    best = np.where(share > 0.5, np.exp(1.2 * much + noise * np.array(quantiles)), 0.0)
+    best = np.where(share > 0.5, np.exp(spread * much + noise * np.array(quantiles)), 0.0)
     is_test = split == "test"
     constant = np.median(numbers[split == "train"])
 
@@ -334,4 +332,4 @@ def test_a_number_with_a_heavy_tail_and_half_zeros(draw: Draw, tmp_path: Path) -
         return float(np.mean(np.abs(answers - numbers)[is_test]))
 
     known = 1 - error(best) / error(constant)
-    assert 1 - found / error(constant) >= known - 0.11
+    assert 1 - found / error(constant) >= known - 0.03 - draw.slack
