@@ -55,8 +55,8 @@ class House:
 HEADWATER = House(
     ROOT / "headwater" / "python" / "headwater",
     (
-        ("binding",), ("metadata",), ("store", "sources"), ("sampling", "inference", "embedding"),
-        ("audit", "builder"), ("cli",),
+        ("binding",), ("metadata",), ("store", "sources"), ("facts",),
+        ("sampling", "inference", "embedding"), ("audit", "builder"), ("cli",),
     ),
     frozenset({
         "console", "errors", "files", "interrupts", "machine", "notebook", "progress", "user_cache",

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headwater.inference.draft import Draft
+from headwater.inference.infer import draft_source
 from postgres_server import PostgresServer
 
 SHARED_DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+DAY = datetime(2020, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -355,3 +359,30 @@ def bookstore_metadata(**tasks: Any) -> dict[str, Any]:
     }
     document["tables"]["authors"]["columns"]["name"]["description"] = "as on the cover"
     return {**document, "tasks": tasks} if tasks else document
+
+
+def draft(database: TinyDatabase) -> Draft:
+    """What init drafts of it."""
+    return draft_source(arrow_tables(database))
+
+
+def tickets(count: int = 100) -> TinyTable:
+    """Tickets, of which every other is closed two days later by somebody."""
+    kinds = sql_types(
+        "ticket_id INTEGER, opened TIMESTAMP, closed TIMESTAMP, closer TEXT, "
+        "is_solved BOOLEAN, touched TIMESTAMP, last_seen TIMESTAMP, born TIMESTAMP, "
+        "views INTEGER, status TEXT, size INTEGER, duplicate_id INTEGER"
+    )
+    rows = []
+    for j in range(count):
+        opened, is_closed = DAY + timedelta(days=j), j % 2 == 0
+        closed = opened + timedelta(days=2) if is_closed else None
+        follow = j + 1 if j % 10 == 0 and j + 1 < count else None
+        rows.append(
+            (
+                j, opened, closed, f"p{j % 5}" if is_closed else None, is_closed, opened,
+                opened + timedelta(days=j % 3), opened - timedelta(days=9000), j % 7,
+                ["new", "done"][j % 2], j * j % 11, follow,
+            )
+        )  # fmt: skip
+    return TinyTable(kinds, rows)

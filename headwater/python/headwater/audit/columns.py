@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.audit.association import NO_CATEGORY, STRONG, Evidence, compare
 from headwater.audit.findings import Findings
 from headwater.audit.stored import DAY_US, NO_TIME, Stored, StoredTask
 from headwater.audit.view import View
+from headwater.facts.association import NO_CATEGORY, STRONG, Evidence, compare
 
 Array = NDArray[Any]
 PLACES = ("on the anchor", "on rows it points at", "on rows around")

@@ -7,7 +7,7 @@ what was built, for what the metadata leave at `known_at: creation`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +26,20 @@ from headwater.audit.stored import (
     StoredTask,
 )
 from headwater.audit.view import View
-from headwater.inference.names import words_of
-from headwater.inference.times import (
-    EARLIER_SHARE_MAX,
+from headwater.facts.names import words_of
+from headwater.inference.known_later import (
     LATER_SHARE,
-    ROWS_MIN,
+    MOSTLY_LATER,
     SAME_ROWS_SHARE,
+    earlier_max,
     is_counter,
 )
+from headwater.inference.times import ROWS_MIN
+from headwater.notebook import listed
 
 Array = NDArray[Any]
+NAMES_MAX = 8  # columns that are named
+NEARLY_ALL = 0.9  # of the rows have the time that rows are written for
 ROWS_MAX = 1_000_000  # of a table that are looked at, evenly
 
 
@@ -54,8 +58,7 @@ def check_tables(stored: Stored, findings: Findings) -> None:
                 f"though they point at {', '.join(timed_parents)}, which has one"
             )
             findings.to_check("untimed", None, text, table.row_count)
-        if table.is_timed and table.row_count >= ROWS_MIN:
-            check_late_columns(stored, table, findings)
+        check_late_columns(stored, table, findings)
 
 
 def check_newer(
@@ -80,12 +83,24 @@ def check_newer(
         findings.to_check("newer parents", None, text, newer)
 
 
-def check_late_columns(stored: Stored, table: StoredTable, findings: Findings) -> None:
-    """Columns that change, or are filled in, when their row has been there for a while."""
+class LateTime(NamedTuple):
+    """A second time that is later than its row."""
+
+    column: StoredColumn
+    filled: Array  # bool of some rows: that have both times
+    later: int  # of these
+    both: int  # how many these are
+    is_plan: bool  # nearly all rows have it, and it is later than nearly all of them
+
+
+def late_times(table: StoredTable) -> list[LateTime]:
+    """The second times of a table that are later than its rows."""
+    if not table.is_timed or table.row_count < ROWS_MIN:
+        return []
     rows = _some_rows(table)
     own = table.times(rows)
     has_time = np.abs(own) < NO_TIME
-    late: list[tuple[StoredColumn, Array]] = []
+    found = []
     for column in table.columns:
         if column.stype != "timestamp" or column.number == table.temporal_column:
             continue
@@ -93,19 +108,34 @@ def check_late_columns(stored: Stored, table: StoredTable, findings: Findings) -
         values = table.lane(column, rows)
         later, earlier = int((values > own)[filled].sum()), int((values < own)[filled].sum())
         count = int(filled.sum())
-        if later < max(1, LATER_SHARE * count) or earlier > EARLIER_SHARE_MAX * count:
-            continue
-        if not filled.all():
-            late.append((column, filled))
-        if column.known_kind == "creation":
+        if later >= max(1, LATER_SHARE * count) and earlier <= earlier_max(count):
+            is_plan = later >= MOSTLY_LATER * count and count >= NEARLY_ALL * len(rows)
+            found.append(LateTime(column, filled, later, count, is_plan))
+    return found
+
+
+def open_plans(table: StoredTable) -> list[StoredColumn]:
+    """The times that rows are written for, but those by which another column is known: then
+    somebody has thought of what is known at that time."""
+    answered = {c.known_column for c in table.columns if c.known_column != c.number}
+    plans = [late.column for late in late_times(table) if late.is_plan]
+    return [column for column in plans if column.number not in answered]
+
+
+def check_late_columns(stored: Stored, table: StoredTable, findings: Findings) -> None:
+    """Columns that change, or are filled in, when their row has been there for a while."""
+    rows, found = _some_rows(table), late_times(table)
+    for late in found:
+        if late.column.known_kind == "creation":
             text = (
-                f"{stored.full_name(column)} is later than its row in {later:,} of {count:,} rows: "
-                f"written then (known_at '{column.name}'), or planned"
+                f"{stored.full_name(late.column)} is later than its row in {late.later:,} of "
+                f"{late.both:,} rows: written then (known_at '{late.column.name}'), or planned"
             )
-            findings.to_check("written later", None, text, later)
+            findings.to_check("written later", None, text, late.later)
+    partly = [(late.column, late.filled) for late in found if not late.filled.all()]
     for column in table.columns:
         if column.known_kind == "creation" and column.stype not in ("timestamp", "ignored"):
-            check_companion(stored, table, column, rows, late, findings)
+            check_companion(stored, table, column, rows, partly, findings)
 
 
 def check_companion(
@@ -146,6 +176,8 @@ class ShownCheck:
         self.stored, self.task, self.findings = stored, task, findings
         self.later_cells: dict[int, int] = {}  # by column
         self.early_rows: dict[int, int] = {}  # by foreign key
+        self.early_cells: dict[int, dict[int, int]] = {}  # by a later time of their row, by column
+        self.plans = {table.number: open_plans(table) for table in stored.tables}
         self.context_count = 0
 
     def add(self, view: View) -> None:
@@ -156,6 +188,8 @@ class ShownCheck:
             table = self.stored.tables[number]
             for key in table.keys if not table.is_timed else ():
                 self.add_early_rows(view, table, key)
+            for time in self.plans[int(number)]:
+                self.add_early_cells(view, table, time)
 
     def add_times(self, view: View) -> None:
         """Cells that hold a time after the cutoff."""
@@ -187,6 +221,22 @@ class ShownCheck:
         if count:
             self.early_rows[key.number] = self.early_rows.get(key.number, 0) + count
 
+    def add_early_cells(self, view: View, table: StoredTable, time: StoredColumn) -> None:
+        """Cells of rows of which a later time comes after the cutoff: an outcome is among them."""
+        here = np.flatnonzero((view.table == table.number) & ~view.is_of_task)
+        local = view.row[here] - table.row_start
+        is_open = ~table.is_null(time, local) & (table.lane(time, local) > view.until[here])
+        is_early = np.zeros(len(view.row), bool)
+        is_early[here[is_open]] = True
+        shown = is_early[view.cell_row] & ~view.cell_is_target
+        shown &= view.cell_column < len(self.stored.columns)
+        numbers, counts = np.unique(view.cell_column[shown], return_counts=True)
+        found = self.early_cells.setdefault(time.number, {})
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            column = self.stored.columns[number]
+            if column.stype not in ("identifier", "timestamp") and column.known_kind == "creation":
+                found[number] = found.get(number, 0) + count
+
     def conclude(self) -> None:
         contexts = f"in {self.context_count:,} contexts"
         for number, count in self.later_cells.items():
@@ -202,3 +252,12 @@ class ShownCheck:
                 f"row of {self.stored.tables[key.parent].name} after the question (taken_from?)"
             )
             self.findings.to_check("untimed", self.task.name, text, count)
+        for number, counts in self.early_cells.items():
+            if counts:
+                names = listed([self.stored.columns[n].name for n in counts], NAMES_MAX)
+                text = (
+                    f"{sum(counts.values()):,} cells {contexts} are shown before "
+                    f"{self.stored.full_name(number)} of their row ({names}): known before, or "
+                    f"only then (known_at '{self.stored.columns[number].name}')?"
+                )
+                self.findings.to_check("later times", self.task.name, text, sum(counts.values()))

@@ -1,4 +1,4 @@
-"""How well one thing tells another, in plain statistics over a few thousand pairs.
+"""How far one thing determines another, in plain statistics over a few thousand pairs.
 
 Numbers tell classes by the area under the ROC curve, numbers by correlation (of values or ranks);
 categories tell classes by how often the usual class of a category is right, beyond chance, and
@@ -80,7 +80,7 @@ def number_and_number(number: Array, target: Array) -> Evidence:
 
 
 def category_and_class(category: Array, target: Array, anchors: Array) -> Evidence:
-    """How much of what is not chance is right, if each category says its usual class."""
+    """How much more than chance is right, if each category stands for its usual class."""
     several, group = of_several(category, anchors)
     classes, second = np.unique(target, return_inverse=True)
     table = np.zeros((len(several), len(classes)), np.int64)

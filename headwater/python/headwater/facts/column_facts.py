@@ -1,4 +1,4 @@
-"""`ColumnFacts`: the counts by which a column's type is judged; `facts.py` makes them."""
+"""`ColumnFacts`: the counts by which a column's type is judged; `measure.py` makes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ColumnFacts:
     value_count: int
     distinct_count: int
     number_count: int = 0
-    marked_count: int = 0  # texts that are no number, but one as it is written for people
+    marked_count: int = 0  # texts such as $1,000: a number as people write it
     integer_count: int = 0
     zero_one_count: int = 0
     word_count: int = 0  # values that are boolean words
@@ -35,7 +35,7 @@ class ColumnFacts:
     sentinels: dict[str, int] = field(default_factory=dict)  # times that mean no time, perhaps
     format: str | None = None  # of times that are not ISO 8601
     has_two_formats: bool = False  # day first and month first fit alike
-    unread_times: str = ""  # what is to be said of values that only look like times
+    unread_times: str = ""  # the check of values that only look like times
 
     @property
     def is_unique(self) -> bool:

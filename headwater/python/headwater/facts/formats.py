@@ -1,17 +1,17 @@
-"""Times that are not ISO 8601: which of them a format reads, and which can only be told.
+"""Times that are not ISO 8601: which of them a format reads, and which can only be reported.
 
 A column of dates that is taken for a number or a text gives no row its time, and a context then
 shows what came later without anybody having said so. So what a format reads for certain is read:
 days and months in the order that all values allow, names of months, and 20240315, if every value
-is such a date. What only looks like a time, and what is one in four of five values, is said.
+is such a date. Values that only look like times, and times in four of five values, are reported.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.inference.column_facts import ColumnFacts
-from headwater.inference.names import TIME_WORDS, is_code_name, is_id_name, words_of
+from headwater.facts.column_facts import ColumnFacts
+from headwater.facts.names import TIME_WORDS, is_code_name, is_id_name, words_of
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceColumn, literal
 from headwater.sources.value_sql import canonical_text, is_number_type
@@ -20,7 +20,7 @@ DAY_FORMATS = (
     "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y", "%d %B %Y",
     "%b %d, %Y", "%B %d, %Y", "%b %d %Y",
 )  # fmt: skip
-# A year of two digits may be any century: it is read where the month has a name, and that is said.
+# A year of two digits may be any century: it is read if the month has a name, with a check.
 SHORT_DAY_FORMATS = ("%d-%b-%y", "%d %b %y")
 CLOCK_FORMATS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 TIME_SHAPE = "'[0-9A-Za-z]{1,9}[-/. ] ?[0-9A-Za-z]{1,9},?[-/. ] ?[0-9]{4}( .*)?'"
@@ -30,8 +30,8 @@ TIME_LENGTH_MAX = 40
 DIGIT_FORMATS = {"%Y%m%d": "'(19|20)[0-9]{6}'", "%Y%m%d%H%M%S": "'(19|20)[0-9]{12}'"}
 DIGITS_MIN, DIGITS_MAX = 8, 14
 DIGITS_FROM = 19_000_101
-DATES_MIN = 10  # distinct, where the name does not say that they are times
-PARTLY = 0.8  # of the values are times: too few to be read, enough to be said
+DATES_MIN = 10  # distinct, unless the name is that of a time
+PARTLY = 0.8  # of the values are times: too few to be read, enough for a check
 DAY_TEXT = "(0?[1-9]|[12][0-9]|3[01])"
 MONTH_TEXT = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[A-Za-z]*"
 LOOKS_TEXT = "'{}'".format(
@@ -77,7 +77,7 @@ def find_format(
 def _digits(
     connection: Connection, column: SourceColumn, relation: str, facts: ColumnFacts
 ) -> Written | None:
-    """Dates written as 20240315; None where they are no such dates."""
+    """Dates written as 20240315; None if they are not such dates."""
     may_be = PARTLY * DIGITS_MIN <= facts.mean_length <= DIGITS_MAX + 2  # 20240315.0
     if not may_be or facts.largest < DIGITS_FROM:
         return None

@@ -1,8 +1,8 @@
-"""What the values of a column are, counted over all of them, in a query or two per column.
+"""Counts over all values of a column, in a query or two per column.
 
 Words that often stand for NULL are counted first and left out of every other count; which of them
-are proposed as NULL is decided here as well, because a type is judged by what remains. A word that
-may mean something (NA among two-letter codes is Namibia) stays a value, and is said.
+are proposed as NULL is decided here as well, because a type is judged by the rest. A word that
+may mean something (NA among two-letter codes is Namibia) stays a value, with a check.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headwater.inference.column_facts import ColumnFacts
-from headwater.inference.formats import find_format
+from headwater.facts.column_facts import ColumnFacts
+from headwater.facts.formats import find_format
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceColumn, SourceTable, literal
 from headwater.sources.value_sql import (
@@ -32,9 +32,9 @@ NEVER_VALUES = (
     "", "\\N", "NULL", "null", "(null)", "<null>", "[null]", "#N/A", "N/A", "n/a", "NaN", "nan",
     "0000-00-00", "0000-00-00 00:00:00",
 )  # fmt: skip
-# Without a letter or digit: no value beside values that have them.
+# Without a letter or digit: no value among values that have them.
 SIGNS = ("-", "--", "---", "?", ".", "*", "—")
-# A word: NULL among numbers and times, else only where it is no code like the others.
+# A word: NULL among numbers and times, else only if it is not a code like the others.
 WORDS = ("NA", "na", "None", "none", "unknown", "Unknown", "UNKNOWN", "nil")
 SENTINEL_DAYS = ("0001-01-01", "1753-01-01", "1899-12-30", "1900-01-01", "1970-01-01")
 SENTINEL_YEAR = 9999
@@ -58,9 +58,9 @@ MARKED_TEXT = "'{0}({1})[)]?{0}'".format(
     ),
 )
 UUID_LENGTH_MIN = 32
-MARKED_LENGTH_MAX = 40  # of the shortest text, where any may be a marked number
+MARKED_LENGTH_MAX = 40  # of the shortest text, if any may be a marked number
 BOOLEAN_LENGTH_MAX = 5  # of a word
-# Of texts `v`, asked first: cheap, and most of them rule out what is dear to count.
+# Of texts `v`, asked first: cheap, and most of them rule out the dear ones.
 TEXT_MEASURES = {
     "value_count": "count(v)",
     "distinct_count": "count(DISTINCT v)",
@@ -81,7 +81,7 @@ TEXT_SIGNS = {
 def column_facts(
     connection: Connection, source: SourceTable, slot: int, known_nulls: tuple[str, ...] = ()
 ) -> ColumnFacts:
-    """Facts of a column; known_nulls are spellings of NULL that are no question."""
+    """Facts of a column; known_nulls are spellings that certainly are NULL."""
     asked = _Column(connection, source, slot)
     found = asked.spellings(known_nulls)
     facts = asked.measure(found)
@@ -106,9 +106,9 @@ def column_facts(
     )
 
 
-def raw_value(slot: int, nulls: Collection[str]) -> str:
-    """SQL: a raw value without the spellings of NULL."""
-    raw = f"c{slot}"
+def raw_value(slot: int, nulls: Collection[str], alias: str = "") -> str:
+    """SQL: a raw value without the spellings of NULL; alias: of its table, such as "a."."""
+    raw = f"{alias}c{slot}"
     if not nulls:
         return raw
     listed = ", ".join(literal(text) for text in nulls)
@@ -116,7 +116,7 @@ def raw_value(slot: int, nulls: Collection[str]) -> str:
 
 
 def may_be_time(column: SourceColumn) -> bool:
-    """Text may hold times; numbers do only where the source says so."""
+    """Text may hold times; numbers do only if the source declares it."""
     return not is_number_type(column.type) or bool(DECLARED_TIME.search(column.declared))
 
 
@@ -147,7 +147,7 @@ class _Column:
         return dict(rows)
 
     def is_null(self, text: str, facts: ColumnFacts, found: Collection[str]) -> bool:
-        """Whether a sign or a word is no value among the values beside it."""
+        """Whether a sign or a word stands for NULL among the other values."""
         if facts.value_count == 0:
             return False
         typed = max(facts.number_count, facts.time_count, facts.word_count)
@@ -241,7 +241,7 @@ def _number_measures(number: str) -> dict[str, str]:
 
 
 def _typed_measures(column: SourceColumn) -> dict[str, str]:
-    """What is counted of values that are no texts."""
+    """Measures of values that are not texts."""
     text = canonical_text("v", column.type)
     if column.type == "BLOB":
         text = "CAST(octet_length(v) AS VARCHAR)"

@@ -9,7 +9,7 @@ NUMBERED_WORD = re.compile(rf"(?:{WORD.pattern})\d*|\d+")
 ID_WORDS = {"id", "key", "uuid", "guid", "uid", "pk", "fk"}
 # Also of a key, but of other things too.
 CODE_KEY_WORDS = {"code", "no", "nr", "num", "number", "ref", "iso", "sku"}
-# Of columns that hold times.
+# The words of columns that hold times.
 TIME_WORDS = {
     "at", "time", "timestamp", "ts", "date", "datetime", "epoch", "created", "updated", "modified",
     "utc", "unix",
@@ -30,12 +30,17 @@ def words_of(name: str, *, numbered: bool = False) -> list[str]:
 
 
 def singular(word: str) -> str:
-    """Of an English plural; other words as they are."""
+    """The singular of an English plural; other words as they are."""
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("ses", "xes", "ches", "shes")) and len(word) > 4:
         return word[:-2]
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def is_plural(word: str) -> bool:
+    """Whether an English word speaks of several things."""
+    return singular(word) != word and not word.endswith(("us", "is", "series", "species"))
 
 
 def table_words(name: str, *, numbered: bool = False) -> list[str]:
@@ -59,7 +64,7 @@ def is_code_name(name: str) -> bool:
 
 
 def own_key_score(table: str, column: str, position: int) -> int:
-    """How much a column's name says that it is the key of its table: 3 surely, 0 not at all."""
+    """How clearly a column is the key of its table by its name: 3 surely, 0 not at all."""
     numbered = is_numbered(table)
     words, own = words_of(column, numbered=numbered), table_words(table, numbered=numbered)
     if not words:
@@ -72,7 +77,7 @@ def own_key_score(table: str, column: str, position: int) -> int:
 
 
 def reference_score(child: str, column: str, parent: str, key: str) -> int:
-    """How much a column's name says that it refers to a key: 3 surely, 2 likely, 0 not at all."""
+    """How clearly a column refers to a key by its name: 3 surely, 2 likely, 0 not at all."""
     numbered = is_numbered(parent)
     words, key_words = words_of(column, numbered=numbered), words_of(key, numbered=numbered)
     own = table_words(parent, numbered=numbered)

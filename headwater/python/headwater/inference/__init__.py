@@ -1,14 +1,15 @@
 """Drafts of metadata.json from a source: keys, types, times and tasks, each with its reasons.
 
-By concern, in this order:
+By concern, in this order, from the facts of each column (`headwater/facts`):
 
-    facts.py   what the values of every column are, spellings of NULL taken out
-    formats.py which of them are times that are not ISO 8601
     keys.py    primary and foreign keys, declared or inferred, with measured overlap; with
                overlaps.py    how many values of a column a key has
                references.py  which key a column refers to
     types.py   a semantic type for each column
-    times.py   when a row comes into being, and which columns are written later
+    times.py   when a row comes into being; with
+               parent_times.py  rows that take the time of another, and rows that are never seen
+    known_later.py which columns are written later than their row
+    totals.py  which columns sum up rows that come later
     values.py  columns that name things which no table lists
     task_drafts.py a few cells worth predicting, and the columns that give them away
     draft.py   all of it as a Schema, and as people read it

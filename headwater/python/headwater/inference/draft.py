@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from headwater.inference.column_facts import ColumnFacts
-from headwater.inference.facts import raw_value
+from headwater.facts.column_facts import ColumnFacts
+from headwater.facts.measure import raw_value
 from headwater.metadata.parts import (
     Column,
     ColumnRef,
@@ -32,6 +32,7 @@ from headwater.metadata.parts import (
 from headwater.metadata.schema import Schema
 from headwater.notebook import listed
 from headwater.sources.source import SourceTable
+from headwater.sources.value_sql import to_timestamp
 
 AT_CREATION = Known()
 CHECKS_MAX = 60  # listed one by one
@@ -58,6 +59,7 @@ class ColumnDraft:
     unit: str = "s"
     format: str | None = None
     taken_from: ColumnRef | None = None
+    is_total: bool = False  # of rows that refer to its own: no question is about it
     checks: list[str] = field(default_factory=list)
 
     def column(self) -> Column:
@@ -99,9 +101,29 @@ class TableDraft:
         """DuckDB's type of a column in raw.t<i>."""
         return self.source.columns[self.slot(name)].type
 
-    def value(self, name: str) -> str:
+    def value(self, name: str, alias: str = "") -> str:
         """SQL: a raw value of a column without its spellings of NULL."""
-        return f"({raw_value(self.slot(name), self.column(name).facts.nulls)})"
+        return f"({raw_value(self.slot(name), self.column(name).facts.nulls, alias)})"
+
+    def stamp(self, name: str, alias: str = "") -> str:
+        """SQL: the time in a column; NULL where it holds none."""
+        column = self.column(name)
+        value, kind = self.value(name, alias), self.kind(name)
+        return to_timestamp(value, kind, unit=column.unit, format=column.format)[0]
+
+    def holds_days(self, name: str) -> bool:
+        """Whether the times of a column have no time of day, as a build sees it."""
+        source, facts = self.source.columns[self.slot(name)], self.column(name).facts
+        if "DATE" in (source.type, source.declared):
+            return True
+        form = self.column(name).format or ""
+        is_written = source.type == "VARCHAR" or bool(form)
+        return is_written and not facts.clock_count and "%H" not in form and "%I" not in form
+
+    def over(self, name: str) -> str:
+        """SQL: when the time in a column is over: a day at its end."""
+        stamp = self.stamp(name)
+        return f"({stamp} + INTERVAL 1 DAY)" if self.holds_days(name) else stamp
 
     def table(self) -> Table:
         csv = self.source.csv

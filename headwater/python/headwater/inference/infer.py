@@ -10,18 +10,19 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from headwater.facts.measure import column_facts
 from headwater.inference.draft import ColumnDraft, Draft, TableDraft
-from headwater.inference.facts import column_facts
 from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
-from headwater.inference.row_names import suggest_names_left_out
-from headwater.inference.task_drafts import draft_tasks
-from headwater.inference.times import (
+from headwater.inference.known_later import draft_known_at
+from headwater.inference.parent_times import (
     check_late_parents,
-    draft_known_at,
     draft_parent_times,
-    draft_times,
     newer_parents,
 )
+from headwater.inference.row_names import suggest_names_left_out
+from headwater.inference.task_drafts import draft_tasks
+from headwater.inference.times import draft_times
+from headwater.inference.totals import draft_totals, drop_last_times
 from headwater.inference.types import draft_type, key_type
 from headwater.inference.values import suggest_value_tables
 from headwater.metadata.check import csv_formats
@@ -82,11 +83,14 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
         _draft_types(table)
     for table in tables:
         draft_times(connection, table)
+    for table in drop_last_times(connection, tables):
+        draft_times(connection, table)
     newer = newer_parents(connection, tables)
     check_late_parents(tables, newer)
     for table in tables:
         draft_known_at(connection, table, newer)
     draft_parent_times(tables)
+    draft_totals(connection, tables)
     suggest_value_tables(connection, tables)
     suggest_names_left_out(tables)
     # A source that comes with tasks needs no drafts.

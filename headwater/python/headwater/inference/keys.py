@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from headwater.facts.names import own_key_score, reference_score
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.names import own_key_score, reference_score
 from headwater.inference.overlaps import key_text, measure_overlap
 from headwater.inference.references import CONTAINED, KEY_LENGTH_MAX, Key, ReferenceSearch
 from headwater.metadata.parts import ColumnRef, ForeignKey

@@ -43,9 +43,9 @@ class Overlap:
         return f"{self.found:,} of {sample}{self.count:,} values are in {parent}"
 
 
-def key_text(table: TableDraft, name: str) -> str:
+def key_text(table: TableDraft, name: str, alias: str = "") -> str:
     """SQL: a value as keys compare, NULL spellings taken out."""
-    return canonical_text(table.value(name), table.kind(name))
+    return canonical_text(table.value(name, alias), table.kind(name))
 
 
 def measure_overlap(

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from headwater.facts.names import is_code_name, is_id_name, is_plural, reference_score, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.names import is_code_name, is_id_name, reference_score, words_of
 from headwater.inference.overlaps import Overlap, ValueIndex, measure_overlap
 from headwater.sources.database import Connection
 from headwater.sources.value_sql import INTEGER_TYPES
@@ -116,7 +116,7 @@ class ReferenceSearch:
         if column.facts.value_count == 0 or not _joins(table, column):
             return
         named = set()
-        for key, score in self._named(table, column.name):
+        for key, score in () if _counts(column) else self._named(table, column.name):
             if key.table is not table or key.name != column.name:
                 named.add(key.number)
                 yield key, score
@@ -161,6 +161,13 @@ def _unique_columns(parent: TableDraft) -> list[str]:
             if named or facts.number_count < facts.value_count:
                 found.append(column.name)
     return found
+
+
+def _counts(column: ColumnDraft) -> bool:
+    """Whether a column counts something: whole numbers by the name of several,
+    as author.books."""
+    words, facts = words_of(column.name), column.facts
+    return bool(words) and is_plural(words[-1]) and facts.integer_count == facts.value_count
 
 
 def _joins(table: TableDraft, column: ColumnDraft) -> bool:

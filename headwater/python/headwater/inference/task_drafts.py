@@ -8,36 +8,34 @@ which it is almost determined) are hidden; who drafts a task by hand rarely thin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.facts.association import NO_CATEGORY, STRONG, Evidence, compare
+from headwater.facts.names import words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.names import words_of
 from headwater.metadata.from_json import FILE_UNSAFE, is_usable
 from headwater.metadata.parts import ColumnRef, Task
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import quote
-from headwater.sources.value_sql import (
-    INTEGER_TYPES,
-    REAL_TYPES,
-    canonical_text,
-    to_boolean,
-    to_numerical,
-)
+from headwater.sources.value_sql import canonical_text, to_boolean, to_numerical
 
 TASK_COUNT_MAX = 6
 TASKS_PER_TABLE = 2
 ROWS_MIN = 50  # labelled
 CLASS_COUNT_MAX = 64
 CLASS_SHARE_MAX = 0.98  # of the largest class
-DETERMINED = 0.98  # of what is to be known beyond the largest class, or of the variance
-CORRELATED = 0.99
-COVERED = 0.5  # of the rows have a value that another row has too
+SAMPLE_ROWS = 20_000  # by which it is judged what gives a target away
+COVERED = 0.5  # of these have the column
 TYPE_ORDER = ("boolean", "categorical", "numerical")
 NULL_SHARE_MIN = 0.02  # of a number that not every row gets, as an outcome is
 OUTCOMES = {
     "amount", "total", "price", "revenue", "cost", "rating", "rank", "position", "points", "score",
     "result", "quantity", "duration", "delay", "value", "sales", "grade", "salary",
 }  # fmt: skip
-EXACT_MAX = 2**53  # of integers that a double holds
 SQUARED_MAX = 1e150  # of numbers whose variance a double holds
 
 
@@ -66,6 +64,7 @@ def _targets(connection: Connection, table: TableDraft) -> list[ColumnDraft]:
         column
         for column in table.columns
         if column.name not in keys
+        and not column.is_total
         and column.name.strip()
         and is_usable(_task_name(table, column))
         and _may_be_target(connection, table, column)
@@ -109,14 +108,9 @@ def _may_be_target(connection: Connection, table: TableDraft, column: ColumnDraf
 
 
 def _task(connection: Connection, table: TableDraft, target: ColumnDraft) -> Task:
-    hidden, notes = [], []
-    for column in table.columns:
-        if column is not target and _is_shown(table, column):
-            why = _determines(connection, table, column, target)
-            if why is not None:
-                hidden.append(ColumnRef(table.name, column.name))
-                notes.append(f"{column.name} ({why})")
+    told = _told_by(connection, table, target)
     names = [*table.primary_key, target.name]
+    notes = [f"{name} ({why})" for name, why in told.items()]
     return Task(
         name=_task_name(table, target),
         anchor_table=table.name,
@@ -124,7 +118,7 @@ def _task(connection: Connection, table: TableDraft, target: ColumnDraft) -> Tas
         target_stype=target.stype,
         query=f"SELECT {', '.join(map(quote, names))} FROM {quote(table.name)} "
         f"WHERE {quote(target.name)} IS NOT NULL",
-        hidden_columns=tuple(hidden),
+        hidden_columns=tuple(ColumnRef(table.name, name) for name in told),
         note="hidden, as they give it away: " + ", ".join(notes) if notes else "",
     )
 
@@ -132,73 +126,63 @@ def _task(connection: Connection, table: TableDraft, target: ColumnDraft) -> Tas
 def _is_shown(table: TableDraft, column: ColumnDraft) -> bool:
     """Whether a cell of the row may be seen when its target is asked for."""
     return (
-        column.stype in (*TYPE_ORDER, "text")
+        column.stype != "ignored"
         and column.known_at.kind == "creation"
-        and column.name not in table.primary_key
+        and column.name not in (*table.primary_key, table.temporal_column)
         and column.taken_from is None
     )
 
 
-def _determines(
-    connection: Connection, table: TableDraft, column: ColumnDraft, target: ColumnDraft
-) -> str | None:
-    """Why a column gives the target of its row away, if it does."""
-    value, asked = _value(table, column), _value(table, target)
-    pairs = f"(SELECT {value} AS v, {asked} AS t FROM raw.t{table.source.index})"
-    both = "v IS NOT NULL AND t IS NOT NULL"
-    if column.stype == target.stype == "numerical":
-        row = one_row(connection, f"SELECT corr(v, t), count(*) FROM {pairs} WHERE {both}")
-        if row[0] is not None and row[1] >= ROWS_MIN and abs(row[0]) >= CORRELATED:
-            return f"correlation {row[0]:.3f}"
-    if not _may_repeat(table, column, target):
-        return None
-    if target.stype == "numerical":
-        return _explains(connection, pairs, both, target)
-    row = one_row(
-        connection,
-        f"SELECT sum(n), sum(top), count(*) FROM (SELECT v, sum(m) AS n, max(m) AS top FROM "
-        f"(SELECT v, t, count(*) AS m FROM {pairs} WHERE {both} GROUP BY v, t) GROUP BY v) "
-        "WHERE n > 1",
-    )
-    base = one_row(
-        connection,
-        f"SELECT max(m), sum(m) FROM (SELECT count(*) AS m FROM {pairs} WHERE {both} GROUP BY t)",
-    )
-    if not row[0] or row[0] < COVERED * target.facts.value_count or row[2] * 3 > row[0]:
-        return None
-    share, chance = row[1] / row[0], base[0] / base[1]
-    if chance < 1 and (share - chance) / (1 - chance) >= DETERMINED:
-        return f"{share:.1%} agree by its value"
-    return None
+def _told_by(connection: Connection, table: TableDraft, target: ColumnDraft) -> dict[str, str]:
+    """Columns that give the target of their row away, by their values or by whether they have one,
+    each with the evidence that an audit of a store measures."""
+    columns = [c for c in table.columns if c is not target and _is_shown(table, c)]
+    selected = [f"{_value(table, column)} AS v{j}" for j, column in enumerate([target, *columns])]
+    step = table.source.row_count // SAMPLE_ROWS + 1
+    keys = ", ".join(table.value(name) for name in table.primary_key)
+    sampled = f" AND hash({keys}) % {step} = 0" if step > 1 else ""
+    result = connection.execute(
+        f"SELECT {', '.join(selected)} FROM raw.t{table.source.index} "
+        f"WHERE {_value(table, target)} IS NOT NULL{sampled}"
+    ).fetchnumpy()
+    answers, *values = (_Values.of(array) for array in result.values())
+    is_class = target.stype != "numerical"
+    asked = answers.codes.astype(np.float64) if is_class else answers.numbers
+    anchors = np.arange(asked.size)
+    found = {}
+    for column, shown in zip(columns, values, strict=True):
+        tells, has = [Evidence()], shown.codes != NO_CATEGORY
+        if column.stype != "identifier":  # of which a context shows only that it is there
+            tells.append(compare(*shown, asked, anchors, is_class=is_class))
+        if has.any() and not has.all():
+            numbers, codes = has.astype(np.float64), has.astype(np.int64)
+            presence = compare(numbers, codes, asked, anchors, is_class=is_class)
+            tells.append(replace(presence, text=f"whether it has a value: {presence.text}"))
+        best = max(tells, key=lambda evidence: evidence.strength)
+        if best.strength >= STRONG and best.count >= max(ROWS_MIN, COVERED * asked.size):
+            found[column.name] = best.text
+    return found
 
 
-def _may_repeat(table: TableDraft, column: ColumnDraft, target: ColumnDraft) -> bool:
-    """Whether values can cover half of a target's rows and stand in three rows each, on average.
+class _Values(NamedTuple):
+    """Values of a column of a result, as numbers and as categories."""
 
-    Of n values, d of them distinct, s stand once: the others are n - s >= T / 2 for T values of the
-    target, and n - s >= 3 (d - s), so that 3 (n - d) >= T. Rows without a target do not add to it.
-    """
-    facts, kind = column.facts, table.kind(column.name)
-    is_exact = kind in REAL_TYPES or (kind in INTEGER_TYPES and facts.largest <= EXACT_MAX)
-    if column.stype == "boolean" or (column.stype == "numerical" and not is_exact):
-        return True  # fewer values may be distinct than texts of them are
-    return 3 * (facts.value_count - facts.distinct_count) >= target.facts.value_count
+    numbers: NDArray[np.float64]  # [n] NaN: none
+    codes: NDArray[np.int64]  # [n] NO_CATEGORY: none
 
-
-def _explains(connection: Connection, pairs: str, both: str, target: ColumnDraft) -> str | None:
-    """Whether a number hardly varies among the rows that share a value."""
-    count, within, groups, variance = one_row(
-        connection,
-        f"SELECT sum(n), sum(n * s), count(*), (SELECT var_pop(t) FROM {pairs} WHERE {both}) FROM "
-        f"(SELECT count(*) AS n, var_pop(t) AS s FROM {pairs} WHERE {both} GROUP BY v) WHERE n > 1",
-    )
-    is_few = not count or count < COVERED * target.facts.value_count or groups * 3 > count
-    if is_few or not variance:
-        return None
-    explained = 1 - within / count / variance
-    if explained < DETERMINED:
-        return None
-    return f"it explains {explained:.1%} of the variance"
+    @classmethod
+    def of(cls, found: Any) -> _Values:
+        """As DuckDB gives them."""
+        values, has = np.ma.getdata(found), ~np.ma.getmaskarray(found)
+        if values.dtype == object:
+            has = has & np.array([value is not None for value in values], bool)
+        numbers = np.full(values.size, np.nan)
+        codes = np.full(values.size, NO_CATEGORY)
+        if values.dtype != object:
+            numbers[has] = values[has]
+            has = has & ~np.isnan(numbers)
+        codes[has] = np.unique(values[has], return_inverse=True)[1]
+        return cls(numbers, codes)
 
 
 def _value(table: TableDraft, column: ColumnDraft) -> str:
@@ -209,4 +193,6 @@ def _value(table: TableDraft, column: ColumnDraft) -> str:
         number = f"CAST({to_numerical(raw, kind, decimal=decimal)[0]} AS DOUBLE)"
         largest = column.facts.largest
         return number if largest <= SQUARED_MAX else f"{number} / {largest!r}"
+    if column.stype == "timestamp":
+        return f"CAST(epoch_us({table.stamp(column.name)}) AS DOUBLE)"
     return to_boolean(raw, kind)[0] if column.stype == "boolean" else canonical_text(raw, kind)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from headwater.inference.column_facts import ColumnFacts
+from headwater.facts.column_facts import ColumnFacts
+from headwater.facts.measure import NEVER_VALUES
+from headwater.facts.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.facts import NEVER_VALUES
-from headwater.inference.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
 from headwater.sources.source import SourceColumn
 from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE, is_nested, is_number_type
 

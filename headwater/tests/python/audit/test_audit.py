@@ -13,13 +13,13 @@ import pytest
 from built_examples import Builder, source_of
 from databases import EXAMPLES, asked, shared_data, typed
 from headwater.audit import AuditReport, audit
-from headwater.audit.association import compare
 from headwater.audit.declared import check_declared
 from headwater.audit.findings import CHECKS, Findings
 from headwater.audit.stored import SECTIONS, Stored, StoredFile
 from headwater.builder.build import build
 from headwater.cli.main import main
 from headwater.errors import StoreError
+from headwater.facts.association import compare
 from headwater.shop import generate
 
 DAYS = 200
@@ -421,3 +421,45 @@ def test_a_task_without_seeds_is_not_taken_for_examined() -> None:
         examined=dict.fromkeys(CHECKS, 0), leaks=(), to_check=(),
     )  # fmt: skip
     assert "  task churn: no seeds, so no contexts were looked at" in str(report).splitlines()
+
+
+def test_cells_shown_before_a_later_time_of_their_row_are_to_check(tmp_path: Path) -> None:
+    """The outcome of an appointment that has not taken place, until somebody says when it is known:
+    then also of the others somebody has thought."""
+    path = tmp_path / "clinic.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript("""
+            CREATE TABLE patients (id INTEGER PRIMARY KEY);
+            CREATE TABLE bookings (id INTEGER PRIMARY KEY, patient INTEGER REFERENCES patients,
+                made TIMESTAMP, planned TIMESTAMP, came TEXT);
+            WITH RECURSIVE n(j) AS (SELECT 0 UNION ALL SELECT j + 1 FROM n WHERE j < 9)
+                INSERT INTO patients SELECT j FROM n;
+            WITH RECURSIVE n(j) AS (SELECT 0 UNION ALL SELECT j + 1 FROM n WHERE j < 99)
+                INSERT INTO bookings SELECT j, j % 10, datetime('2024-01-01', j || ' days'),
+                    datetime('2024-01-11', j || ' days'), iif(j % 3, 'yes', 'no') FROM n;
+        """)
+    bookings = typed(
+        "id identifier, patient identifier patients.id, made timestamp, planned timestamp, "
+        "came categorical"
+    )
+    bookings["planned"]["known_at"] = "planned"
+    query = "SELECT id, DATE '2024-02-20' AS asked, id % 2 = 0 AS odd FROM patients"
+    document = {
+        "name": "clinic",
+        "tables": {
+            "patients": {"primary_key": "id", "columns": typed("id identifier")},
+            "bookings": {"primary_key": "id", "temporal_column": "made", "columns": bookings},
+        },
+        "tasks": {"odd": asked(query, "patients", "odd boolean", "asked")},
+    }
+    # Asked on day 50: of those made until then, the ten of days 41 to 50 are planned for later.
+    said = (
+        "10 cells in 10 contexts are shown before bookings.planned of their row (came): known "
+        "before, or only then (known_at 'planned')?"
+    )
+    for name, expected in (("shown", [said]), ("known later", [])):
+        if not expected:
+            bookings["came"]["known_at"] = "planned"
+        build(f"sqlite:///{path}", tmp_path / name, document)
+        report = audit(tmp_path / name, **SAMPLED)
+        assert [one.text for one in report.to_check if "shown before" in one.text] == expected

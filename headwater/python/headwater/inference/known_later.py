@@ -1,0 +1,279 @@
+"""Which columns of a timed table are written later than their row.
+
+A column is written later if its time is later than the row's or is missing until something happens,
+if it is NULL in the same rows as such a time, if the rows it refers to are newer than its own, or
+if its name is one of a counter or a state that moves on. A row that is written for something to
+come (an appointment, a loan) has an outcome, which is known when that time has come: which columns
+are outcomes their names and values say, and the others are named, as only a person knows.
+
+A column that was written later and is not declared so shows the future: `known_at` hides it, and is
+a proposal to be checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headwater.facts.names import words_of
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.parent_times import NewerParents
+from headwater.inference.times import ROWS_MIN, order_of
+from headwater.metadata.parts import Known
+from headwater.notebook import listed
+from headwater.sources.database import Connection, one_row
+from headwater.sources.value_sql import to_boolean
+
+OVERWRITTEN = {"last", "updated", "modified", "latest", "changed", "refreshed"}
+# The last word of a column that counts up, or changes, while its row gets older.
+COUNTERS = {
+    "score", "scores", "views", "votes", "upvotes", "downvotes", "likes", "dislikes", "reputation",
+    "followers", "subscribers", "downloads", "favorites", "favourites", "shares", "clicks", "count",
+}  # fmt: skip
+STATES = {
+    "closed", "deleted", "cancelled", "canceled", "resolved", "refunded", "returned", "churned",
+    "expired", "archived", "banned", "accepted", "approved", "rejected", "completed", "shipped",
+    "delivered", "paid", "solved", "answered", "converted", "defaulted",
+}  # fmt: skip
+# Words of columns that are known when something that was planned is over.
+OUTCOMES = {
+    "outcome", "result", "status", "disposition", "resolution", "verdict", "feedback", "complaint",
+    "review", "satisfaction", "satisfied", "actual", "final", "runner", "show", "noshow", "success",
+    "successful", "win", "winner", "default", "late", "delay", "overdue", "arrears", "reason",
+    "score", "rating", "grade", "rank", "points", "happened", "fraud", "damage", "loss", "penalty",
+}  # fmt: skip
+# Participles of acts that write a row, and of qualities.
+BEGINNINGS = {
+    "created", "booked", "ordered", "registered", "opened", "submitted", "requested", "placed",
+    "scheduled", "planned", "reserved", "signed", "subscribed", "referred", "insured", "prepaid",
+    "posted", "published", "received", "logged", "recorded", "inserted", "added", "joined",
+    "issued", "started", "expected", "estimated", "promised", "required", "quoted", "assigned",
+    "invited", "used", "based", "related", "limited", "named", "needed", "recommended", "fixed",
+    "secured", "collateralized", "employed", "married", "discounted", "imported", "shared",
+    "guaranteed", "obligated", "furnished", "applied", "offered", "preferred", "supervised", "need",
+}  # fmt: skip
+DONE = re.compile(r"[a-z]{2,}ed")
+# Participles that end otherwise.
+ALSO_DONE = {
+    "came", "went", "gone", "won", "lost", "met", "left", "sent", "sold", "kept", "broke", "broken",
+    "held", "done", "shown", "seen", "taken", "eaten", "hit", "hurt", "fell", "fallen", "quit",
+    "found", "withdrawn", "overrun", "stolen", "born", "died", "made", "given", "written", "did",
+    "was", "were", "paid",
+}  # fmt: skip
+# Values that say how something ended, or how far it has come.
+ENDINGS = {
+    "accepted", "active", "approved", "arrived", "attended", "bounced", "cancelled", "canceled",
+    "charged off", "closed", "completed", "complete", "converted", "damaged", "declined", "default",
+    "defaulted", "delayed", "delivered", "denied", "done", "draw", "early", "expired", "failed",
+    "failure", "finished", "fulfilled", "fully paid", "in progress", "in transit", "late", "lost",
+    "missed", "no show", "noshow", "on time", "ontime", "open", "overdue", "paid", "passed",
+    "pending", "received", "refunded", "rejected", "resolved", "returned", "scheduled", "shipped",
+    "showed up", "success", "succeeded", "successful", "tie", "unpaid", "win", "withdrawn", "won",
+    "written off", "loss", "did not finish", "dnf", "attending", "absent", "present", "kept",
+}  # fmt: skip
+ENDINGS_SHARE = 0.5  # of a column's values
+VALUES_MAX = 64  # distinct, of a column whose values are looked at
+DOUBTFUL_MAX = 8  # columns that are named
+VALID = {"valid", "effective", "expires", "expiry", "expiration", "thru", "until"}  # of a rule
+LATER_SHARE = 0.01
+EARLIER_SHARE_MAX = 0.01
+MOSTLY_LATER = 0.5  # of the rows with both times
+MOSTLY_SET = 0.5  # of the rows have the second one
+SAME_ROWS_SHARE = 0.98
+NEWER_SHARE = 0.5
+
+
+class LateTime(NamedTuple):
+    """A second time that is later than its row."""
+
+    column: ColumnDraft
+    later: int  # of its rows
+    rows: int  # that have it
+    nulls: int  # rows without it
+    is_overwritten: bool
+
+    def text(self, time: str) -> str:
+        """The counts of rows."""
+        missing = f", NULL in {self.nulls:,}" if self.nulls else ""
+        return f"later than {time} in {self.later:,} of {self.rows:,} rows{missing}"
+
+
+def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParents) -> None:
+    """Propose known_at for the columns of a timed table that look written later than their row."""
+    if table.temporal_column is None or table.source.row_count == 0:
+        return
+    time = table.column(table.temporal_column)
+    late = [
+        found
+        for column in table.columns
+        if column.stype == "timestamp" and column is not time
+        if (found := _late_time(connection, table, time, column)) is not None
+    ]
+    for found in late:
+        _propose_time(found, time.name)
+    plan = _plan(connection, table, time, late)
+    keys = {*table.primary_key, *(name for key in table.foreign_keys for name in key.columns)}
+    doubtful = []
+    for column in table.columns:
+        if column.stype in ("timestamp", "ignored") or column is time or column.name in keys:
+            continue
+        if _propose_companion(connection, table, column, [one for one in late if one.nulls]):
+            continue
+        if _propose_newer(table, column, newer):
+            continue
+        if plan is not None and (why := _outcome(connection, table, column)) is not None:
+            at = f"the row's {plan.column.name} is {plan.text(time.name)}"
+            propose(column, Known("column", plan.column.name), f"{why}, and {at}")
+        elif not _propose_name(column) and column.foreign_key is None:
+            doubtful.append(column.name)
+    if plan is not None and doubtful and not VALID & set(words_of(plan.column.name)):
+        table.checks.append(
+            f"{plan.column.name} is {plan.text(time.name)}; shown before it: "
+            f"{listed(doubtful, DOUBTFUL_MAX)}. If one of these is known only then, set its "
+            f"known_at to {plan.column.name}"
+        )
+
+
+def _late_time(
+    connection: Connection, table: TableDraft, time: ColumnDraft, column: ColumnDraft
+) -> LateTime | None:
+    """A second time that is later than its row, or missing until it happens."""
+    facts = column.facts
+    later, earlier = order_of(connection, table, time, column)
+    if later < max(1, LATER_SHARE * facts.value_count):
+        return None
+    if earlier > earlier_max(facts.value_count):
+        return None
+    nulls = facts.row_count - facts.value_count
+    is_overwritten = nulls == 0 and bool(OVERWRITTEN & set(words_of(column.name)))
+    return LateTime(column, later, facts.value_count, nulls, is_overwritten)
+
+
+def earlier_max(count: int) -> float:
+    """Rows of `count` whose second time may be earlier, as by mistake."""
+    return max(1 if count >= ROWS_MIN else 0, EARLIER_SHARE_MAX * count)
+
+
+def _propose_time(late: LateTime, time: str) -> None:
+    if late.is_overwritten:
+        propose(late.column, Known("never"), f"{late.text(time)} and overwritten")
+    else:
+        propose(late.column, Known("column", late.column.name), late.text(time))
+
+
+def _plan(
+    connection: Connection, table: TableDraft, time: ColumnDraft, late: Sequence[LateTime]
+) -> LateTime | None:
+    """The time that a row is written for: of those that nearly all rows have and that are later
+    than the row, the last one."""
+    found = [
+        one
+        for one in late
+        if not OVERWRITTEN & set(words_of(one.column.name))
+        and one.later >= MOSTLY_LATER * one.rows
+        and one.rows >= MOSTLY_SET * (one.rows + one.nulls)
+    ]
+    if len(found) < 2:
+        return found[0] if found else None
+    means = ", ".join(f"avg(epoch({table.over(one.column.name)}))" for one in found)
+    row = one_row(connection, f"SELECT {means} FROM raw.t{table.source.index}")
+    return max(zip(row, found, strict=True), key=lambda pair: pair[0])[1]
+
+
+def _outcome(connection: Connection, table: TableDraft, column: ColumnDraft) -> str | None:
+    """Why a column is known only when what its row was written for is over; None if neither its
+    name nor its values say so."""
+    if column.foreign_key is not None:
+        return None
+    words = words_of(column.name)
+    is_done = column.stype == "boolean" and any(
+        word in STATES | ALSO_DONE or (DONE.fullmatch(word) and word not in BEGINNINGS)
+        for word in words
+    )
+    if is_done or OUTCOMES & set(words):
+        return "an outcome by its name"
+    if column.stype != "categorical" or column.facts.distinct_count > VALUES_MAX:
+        return None
+    value = table.value(column.name)
+    rows = connection.execute(
+        f"SELECT lower(CAST(v AS VARCHAR)) FROM (SELECT DISTINCT {value} AS v "
+        f"FROM raw.t{table.source.index}) WHERE v IS NOT NULL ORDER BY 1"
+    ).fetchall()
+    plain = [re.sub(r"[\W_]+", " ", row[0]).strip() for row in rows]
+    ending = [text for text in plain if text in ENDINGS]
+    if not ending or len(ending) < ENDINGS_SHARE * len(plain):
+        return None
+    return f"an outcome by its values, such as {ending[0]!r}"
+
+
+def _propose_companion(
+    connection: Connection, table: TableDraft, column: ColumnDraft, late: Sequence[LateTime]
+) -> bool:
+    """A column that is set in the same rows as a later time, or true in them."""
+    for time in (one.column for one in late):
+        value, has_time = table.value(column.name), f"{table.value(time.name)} IS NOT NULL"
+        has_value = f"{value} IS NOT NULL"
+        if column.facts.is_full:
+            if column.stype != "boolean":
+                continue
+            has_value = f"coalesce({to_boolean(value, table.kind(column.name))[0]}, false)"
+        row = one_row(
+            connection,
+            f"SELECT count(*), count(*) FILTER (WHERE {has_value} AND {has_time}), "
+            f"count(*) FILTER (WHERE {has_value}) FROM raw.t{table.source.index} "
+            f"WHERE {has_value} OR {has_time}",
+        )
+        if row[0] and row[1] >= SAME_ROWS_SHARE * row[0]:
+            what = "true" if column.facts.is_full else "set"
+            text = f"{what} in the rows that have {time.name} ({row[1]:,} of {row[0]:,})"
+            propose(column, Known("column", time.name), text)
+            return True
+    return False
+
+
+def _propose_newer(table: TableDraft, column: ColumnDraft, newer: NewerParents) -> bool:
+    """A foreign key whose rows are newer than its own was written when they were there."""
+    row = newer.get((table.name, (column.name,)), (0, 0))
+    if row[0] == 0 or row[1] < NEWER_SHARE * row[0]:
+        return False
+    text = f"{row[1]:,} of the {row[0]:,} rows it names are newer than its own"
+    if column.facts.is_full:  # set from the start, to something that was planned
+        column.checks.append(f"{text}: they are shown only when their time has come")
+    else:
+        propose(column, Known("never"), text)
+    return True
+
+
+def _propose_name(column: ColumnDraft) -> bool:
+    """A counter or a state by its name, which then gets a proposal or a check."""
+    words = words_of(column.name)
+    if not words or column.foreign_key is not None or column.stype not in (
+        "numerical", "boolean", "categorical",
+    ):  # fmt: skip
+        return False
+    is_state = words[-1] in STATES and column.stype == "boolean"
+    if is_counter(words, column.stype) or is_state:
+        propose(column, Known("never"), "by its name it changes after its row was written")
+    elif words[-1] == "status" and column.stype == "categorical":
+        column.checks.append("a status may change after its row is written: see known_at")
+    else:
+        return False
+    return True
+
+
+def is_counter(words: Sequence[str], stype: str) -> bool:
+    """Whether a number counts up while its row gets older, by the words of its name."""
+    if stype != "numerical" or not words:
+        return False
+    return (
+        words[-1] in COUNTERS - {"score", "scores", "count"}
+        or list(words) in (["score"], ["scores"])
+        or (words[-1] == "count" and len(words) > 1)
+    )
+
+
+def propose(column: ColumnDraft, known: Known, why: str) -> None:
+    """Hide a column until something is known, and say so."""
+    column.known_at = known
+    column.checks.append(f"proposal: known_at {known.to_json()} ({why})")

@@ -1,0 +1,155 @@
+"""Times of rows that refer to others: parents that are newer than what names them, and rows that
+take the time of the row they are a part of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.facts.column_facts import ColumnFacts
+from headwater.facts.names import table_words
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.overlaps import key_text
+from headwater.metadata.parts import ColumnRef
+from headwater.sources.database import Connection, one_row
+
+NEARLY_ALL = 0.9
+
+NewerParents = dict[tuple[str, tuple[str, ...]], tuple[int, int]]
+"""By table and columns of a foreign key: how many rows name a parent, and how many a newer one."""
+
+
+def newer_parents(connection: Connection, tables: Sequence[TableDraft]) -> NewerParents:
+    """Count, for each foreign key between tables with times of their own, the rows that name a row,
+    and those that name a newer one."""
+    found: NewerParents = {}
+    for table in tables:
+        for key in table.every_key():
+            parent = next(other for other in tables if other.name == key.table)
+            if not (_has_own_time(table) and _has_own_time(parent)):
+                continue
+            time, theirs_at = table.temporal_column or "", parent.temporal_column or ""
+            # A child of a day may come of all that this day brought.
+            is_day = table.holds_days(time) and not parent.holds_days(theirs_at)
+            own, other = table.over(time) if is_day else table.stamp(time), parent.stamp(theirs_at)
+            names = [f"k{j}" for j in range(len(key.columns))]
+            ours = [f"{key_text(table, c)} AS {k}" for c, k in zip(key.columns, names, strict=True)]
+            theirs = [
+                f"{key_text(parent, c)} AS {k}" for c, k in zip(key.references, names, strict=True)
+            ]
+            row = one_row(
+                connection,
+                f"SELECT count(*), count(*) FILTER (WHERE p.t > c.t) FROM (SELECT "
+                f"{', '.join(ours)}, {own} AS t FROM raw.t{table.source.index}) c JOIN (SELECT "
+                f"{', '.join(theirs)}, {other} AS t FROM raw.t{parent.source.index}) p ON "
+                f"{' AND '.join(f'c.{k} = p.{k}' for k in names)}",
+            )
+            found[table.name, key.columns] = (row[0], row[1])
+    return found
+
+
+def _has_own_time(table: TableDraft) -> bool:
+    """Whether a table has a time that it does not take from another one."""
+    return (
+        table.temporal_column is not None and table.column(table.temporal_column).taken_from is None
+    )
+
+
+def check_late_parents(tables: Sequence[TableDraft], newer: NewerParents) -> None:
+    """Find tables whose rows are newer than nearly all rows that name them, such as those with the
+    time of an export or of the last change. No question at the time of a naming row sees them."""
+    for parent in tables:
+        names, total, late = [], 0, 0
+        for table in tables:
+            for key in table.every_key():
+                rows, newer_rows = newer.get((table.name, key.columns), (0, 0))
+                is_set = all(
+                    table.column(name).facts.value_count >= NEARLY_ALL * table.source.row_count
+                    for name in key.columns
+                )
+                if key.table != parent.name or table is parent or not is_set or not rows:
+                    continue
+                names.append(f"{table.name}.{'+'.join(key.columns)}")
+                total, late = total + rows, late + newer_rows
+        if late and late >= NEARLY_ALL * total:
+            parent.first_checks.append(_late_text(parent, names, total, late))
+
+
+def _late_text(parent: TableDraft, names: Sequence[str], total: int, late: int) -> str:
+    others = [
+        column.name
+        for column in parent.columns
+        if column.stype == "timestamp" and column.name != parent.temporal_column
+    ]
+    edit = 'remove "temporal_column" and "time_resolution"'
+    if others:
+        edit = f'set "temporal_column" to another time ({", ".join(others)}), or {edit}'
+    return (
+        f"temporal column {parent.temporal_column} is newer than {late:,} of the {total:,} rows "
+        f"that name a row of {parent.name} ({', '.join(names)}), so a question at the time of "
+        f"one of these rows never sees the row of {parent.name} that it names; unless "
+        f"{parent.temporal_column} is planned ahead, {edit}"
+    )
+
+
+def draft_parent_times(tables: Sequence[TableDraft]) -> None:
+    """Tables without a time that belong to a timed one: a part of it takes its time."""
+    waiting = [table for table in tables if table.temporal_column is None]
+    again = True
+    while again:
+        again = False
+        for table in waiting:
+            if table.temporal_column is None and table.source.row_count:
+                again |= _take_time(tables, table)
+    for table in waiting:
+        parents = _timed_parents(tables, table)
+        if table.temporal_column is None and parents:
+            name = parents[0].name
+            table.checks.append(
+                f"has no time, so its rows are shown at any time, though they point at {name}, "
+                "which has one; if they come into being with it, add a column with "
+                f'"taken_from": "{name}.{parents[0].temporal_column}" and make it the '
+                "temporal_column"
+            )
+
+
+def _take_time(tables: Sequence[TableDraft], table: TableDraft) -> bool:
+    """Give a table that is a part of one timed parent that parent's time."""
+    owners = [parent for parent in _timed_parents(tables, table) if _is_part(table, parent)]
+    if len(owners) != 1:
+        return False
+    parent = owners[0]
+    if sum(key.table == parent.name for key in table.every_key()) != 1:
+        return False
+    name = parent.temporal_column
+    assert name is not None
+    taken = name if name not in table.source.column_names() else f"{parent.name}.{name}"
+    facts = ColumnFacts(table.source.row_count, table.source.row_count, 0)
+    column = ColumnDraft(taken, facts, "ignored", f"not of the source: the time of {parent.name}")
+    column.taken_from = ColumnRef(parent.name, name)
+    column.unit, column.format = parent.column(name).unit, parent.column(name).format
+    column.checks.append(
+        f"proposal: {table.name} has no time of its own and takes that of the row of {parent.name} "
+        "it belongs to; without one its rows would be shown at any time"
+    )
+    table.columns.append(column)
+    table.temporal_column, table.time_reason = taken, f"taken from {parent.name}"
+    table.time_resolution = parent.time_resolution
+    return True
+
+
+def _timed_parents(tables: Sequence[TableDraft], table: TableDraft) -> list[TableDraft]:
+    names = {key.table for key in table.every_key()} - {table.name}
+    return [other for other in tables if other.name in names and other.temporal_column is not None]
+
+
+def _is_part(table: TableDraft, parent: TableDraft) -> bool:
+    """Whether rows come into being with the parent's: by name (InvoiceLine), by its key being part
+    of theirs, or because they have no other parent and always have this one."""
+    own, other = table_words(table.name), table_words(parent.name)
+    columns = [
+        name for key in table.every_key() if key.table == parent.name for name in key.columns
+    ]
+    if not all(table.column(name).facts.is_full for name in columns):
+        return False
+    return own[: len(other)] == other or bool(set(columns) & set(table.primary_key))
