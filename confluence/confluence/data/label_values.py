@@ -14,7 +14,7 @@ from typing import Any
 
 import headwater
 import numpy as np
-from headwater.shared import why_empty
+from headwater.shared import open_windows_text, why_empty
 from numpy.typing import NDArray
 
 from confluence.config import Config
@@ -109,9 +109,13 @@ def _mending(
 ) -> str:  # fmt: skip
     """How to mend a split without enough seeds: first the reasons why its rows were dropped."""
     entry = metadata["tasks"][find_task(metadata, name)]
-    is_empty = not (labels.splits == SPLITS[split]).any()
+    here = labels.splits == SPLITS[split]
     stored = split if cfg.past is None else None
-    why: str | None = why_empty(metadata, name, stored) if is_empty else None
+    why: str | None = None
+    if not here.any():
+        why = why_empty(metadata, name, stored)
+    elif not labels.is_labelled[here].all():
+        why = open_windows_text(entry, lost=True)
     if why is None:
         return _advice(store, name, entry, labels, cfg)
     why = why[0].upper() + why[1:]

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from headwater import SemanticType
-from headwater.shared import NO_TIME_US, machine_bytes, nearest
+from headwater.shared import NO_TIME_US, machine_bytes, nearest, open_windows_text
 from numpy.typing import NDArray
 
 from confluence.config import Config, ConfigError
@@ -307,7 +307,10 @@ def read_task(metadata: Mapping[str, Any], labels: Labels, name: str) -> Task:
     known = labels.targets[is_train & labels.is_known]
     labelled_count = int(np.sum(is_train & labels.is_labelled))
     if labelled_count == 0:
-        raise TaskError(f"task '{name}' has no labelled seed in the train split")
+        why = open_windows_text(entry, lost=True)
+        raise TaskError(
+            f"task '{name}' has no labelled seed in the train split{f': {why}' if why else ''}"
+        )
     known = known if known.size else np.zeros(1)
     scaling = column_stats
     if stype == SemanticType.TIMESTAMP:

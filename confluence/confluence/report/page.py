@@ -365,6 +365,7 @@ def _regime(result: Mapping[str, Any]) -> str:
 def _notes(result: Mapping[str, Any]) -> list[str]:
     notes = [describe_probe(result["probe"])] if "probe" in result else []
     notes += describe_base_rate(result)
+    notes += [str(result["open_windows"])] if "open_windows" in result else []
     for name, entry in result.get("baselines", {}).items():
         said = [str(entry[part]) for part in ("constant", "model", "missing") if part in entry]
         if entry.get("fallback_share") is not None:

@@ -146,6 +146,7 @@ def _notes(result: Result) -> list[str]:
     if result["scored"]:
         lines.append(f"  per entity falls back to the global constant for {share:.0%} of the seeds")
     lines += [f"  {line}" for line in describe_base_rate(result)]
+    lines += [f"  {result['open_windows']}"] if "open_windows" in result else []
     lines += _too_good_columns(result)
     drawn = result.get("resampling")
     if drawn and result.get("intervals"):

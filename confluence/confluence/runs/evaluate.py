@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import headwater
 import numpy as np
+from headwater.shared import open_windows_text
 
 from confluence.answers.calibration import at_rows, errors_of
 from confluence.answers.read_out import read_answers
 from confluence.answers.with_trees import Apart
 from confluence.data.stores import Seeds
-from confluence.data.tasks import TaskError, device_tables, open_seeds, read_row_shape
+from confluence.data.tasks import TaskError, device_tables, find_task, open_seeds, read_row_shape
 from confluence.data.verification import verified_stores
 from confluence.ranks.group import current
 from confluence.report.evaluation_files import EVALUATION
@@ -102,7 +103,7 @@ def scoring(
             has_history=visible_history(store, cfg, target, labels, split),
             answer=of_model(share, has_trees=place.title in run.trees),
         )  # fmt: skip
-        made = {**answered.made, **_of_map(answered)}
+        made = {**answered.made, **_of_map(answered), **_of_open_windows(store, place.name, result)}
         return {**result, **made, "task": place.title, "step": run.step}
 
     return Scoring(run.out, run.results(wanted.task), stores, score)
@@ -114,6 +115,15 @@ def _of_model_alone(apart: Apart, answered: Answered, share: float) -> dict[str,
     seeds = answered.predictions.seed_index.astype(np.int64)
     values[seeds], _ = read_answers(apart.model, answered.target)
     return {"model": f"the model, which has {1 - share:g} of each answer", "values": values}
+
+
+def _of_open_windows(
+    store: headwater.Store, task: str, result: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Why seeds of the split have no label, if their label windows end after the data."""
+    entry = store.metadata["tasks"][find_task(store.metadata, task)]
+    text = open_windows_text(entry, lost=True) if result["unlabelled"] else None
+    return {} if text is None else {"open_windows": text}
 
 
 def _of_map(answered: Answered) -> dict[str, Any]:

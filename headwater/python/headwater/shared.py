@@ -40,6 +40,7 @@ from headwater.sources.csv_files import long_cells
 from headwater.sources.database import hide_progress_bar
 from headwater.sources.value_sql import canonical_text
 from headwater.store.dropped_seeds import why_empty
+from headwater.store.inspection import open_windows_text
 from headwater.store.row_keys import ALWAYS_US, NO_TIME_US, Time, time_us
 from headwater.store.store import NO_ROW
 
@@ -79,6 +80,7 @@ __all__ = [
     "machine_bytes",
     "nearest",
     "open_given",
+    "open_windows_text",
     "read_bytes",
     "read_document",
     "read_text",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from headwater.audit.findings import EXAMPLES_MAX, Findings
 from headwater.audit.stored import NO_TIME, SPLIT_HASHED, Stored, StoredTask
 from headwater.audit.view import time_text
-from headwater.store.inspection import NO_TIMES, no_times_reached
+from headwater.store.inspection import NO_TIMES, no_times_reached, open_windows_text
 
 Array = NDArray[Any]
 SPLITS = ("train", "val", "test")
@@ -29,6 +29,9 @@ def check_questions(
     is_given = task.given_split or by_time
     check_anchors(stored, task, splits, findings, by_anchor=task.is_cell or not is_given)
     check_times(stored, task, findings)
+    entry = next(one for one in stored.metadata["tasks"] if one["name"] == task.name)
+    if text := open_windows_text(entry):
+        findings.to_check("no label yet", task.name, text, entry["open_windows"]["seeds"])
     if is_given:
         check_order(stored, task, splits, findings)
 

@@ -7,17 +7,19 @@ task_seeds.py makes seeds of.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from headwater.builder.convert import CanonicalTable, query_view
 from headwater.errors import HeadwaterError, TaskError, collected, raise_together
 from headwater.files import check_regular
 from headwater.metadata.parts import Task
 from headwater.metadata.schema import Schema
-from headwater.sources.database import Connection, count_rows
+from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.file_folder import scan_of
 from headwater.sources.source import brief, quote
 
@@ -133,6 +135,33 @@ def _refuse_twins(task: Task, schema: Schema, columns: list[str]) -> None:
                 f"the query of task '{task.name}' has {folded.count(name.casefold())} columns "
                 f"'{name}': rename all but the one that is meant"
             )
+
+
+def tables_read(connection: Connection, task: Task, tables: list[str]) -> list[str]:
+    """The tables that a task's query reads, of those of these names; all of them if DuckDB cannot
+    tell."""
+    assert task.query is not None
+    query = "SELECT json_serialize_sql(CAST(? AS VARCHAR))"
+    row = one_row(connection, query, [name_files(task.query, tables)])
+    tree = json.loads(row[0])
+    if tree["error"]:
+        return tables
+    named = {text.casefold() for text in _base_tables(tree)}
+    return [
+        name
+        for name in tables
+        if named & {name.casefold() + suffix for suffix in ("", ".parquet", ".csv")}
+    ]
+
+
+def _base_tables(tree: Any) -> Iterator[str]:
+    """The names of tables in a tree of a query."""
+    if isinstance(tree, dict):
+        if tree.get("type") == "BASE_TABLE":
+            yield tree["table_name"]
+        tree = list(tree.values())
+    for part in tree if isinstance(tree, list) else ():
+        yield from _base_tables(part)
 
 
 def refuse_unrepeatable(connection: Connection, task: Task, tokens: list[str]) -> None:

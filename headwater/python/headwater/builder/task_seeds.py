@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headwater.builder.convert import CanonicalTable
+from headwater.builder.label_tables import tables_read
 from headwater.errors import HeadwaterError, TaskError, collected, nearest, raise_together
 from headwater.metadata.from_json import shortened
 from headwater.metadata.parts import MICROSECONDS, SPLITS, ColumnRef, ForeignKey, Task
@@ -67,6 +68,24 @@ class Dropped:
 
 
 @dataclass(frozen=True)
+class OpenWindows:
+    """Seeds whose label window ends after the data: their labels could not be observed yet."""
+
+    seeds: int
+    since_us: int  # the first of their times
+    tables: tuple[str, ...]  # that the query reads and that have times
+    until_us: int  # the end of the newest day in these
+    kept: bool  # whether they have their labels all the same
+
+    def entry(self) -> dict[str, Any]:
+        """As metadata.json of a store has it."""
+        return {
+            "seeds": self.seeds, "asked_since_us": self.since_us, "tables": list(self.tables),
+            "data_until_us": self.until_us, "labels_kept": self.kept,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class TaskSeeds:
     """A task as the store takes it, and what became of its rows; its seeds are in `relation`."""
 
@@ -90,6 +109,7 @@ class TaskSeeds:
     obs_range_us: tuple[int, int] | None  # None: every seed sees everything
     latest_train_us: int | None  # of a given, temporal split
     balance: dict[str, Any]  # classes or quantiles of the target
+    open_windows: OpenWindows | None = None  # None: no seed has one
 
     @property
     def relation(self) -> str:
@@ -106,6 +126,7 @@ class TaskSeeds:
             "split": "given" if self.given_split else "hash",
             "rows": self.row_count,
             **self.dropped.entry(),
+            "open_windows": None if self.open_windows is None else self.open_windows.entry(),
         }
 
 
@@ -172,6 +193,7 @@ class _SeedMaker:
         self.kind = self.settle_kind()
         self.context_labels = self.settle_labels()
         self.check_times()
+        self.read, self.data_until_us = self.find_end()
 
     def settle_kind(self) -> str:
         """A cell task if the anchor table has the target column, with the target's type."""
@@ -244,6 +266,24 @@ class _SeedMaker:
                 "'observation_time_column'"
             )
 
+    def find_end(self) -> tuple[tuple[str, ...], int]:
+        """The tables with times that the query reads, and the end of the newest day in them: a
+        window that ends later has not been observed to its end. FOREVER_US if no window is stated,
+        or no time."""
+        task, nothing = self.task, ((), FOREVER_US)
+        if task.query is None or task.label_window_us is None or task.label_known_at is not None:
+            return nothing
+        names = tables_read(self.connection, task, [table.table.name for table in self.tables])
+        found = [t for t in self.tables if t.table.name in names and t.temporal and t.row_count]
+        ends = []
+        for table in found:
+            query = f"SELECT max({table.time()}) FROM {table.relation}"
+            newest = one_row(self.connection, query)[0]
+            if newest is not None:
+                # A day that counts when it is over has ended already.
+                ends.append(newest if table.days else (newest // DAY_US + 1) * DAY_US)
+        return (tuple(t.table.name for t in found), max(ends)) if ends else nothing
+
     def check_anchor(self) -> None:
         """Refuse columns that say of several rows that they are the anchor."""
         primary_key = self.anchor.table.primary_key
@@ -281,6 +321,7 @@ class _SeedMaker:
         self.check_splits()
         dropped = self.dropped()
         bad_target_count = self.count("target_given AND target IS NULL")
+        open_windows = self.open_windows()
         self.connection.execute(
             f"CREATE TABLE seeds.s{self.index} AS SELECT anchor, obs_time, target, labelled, "
             f"CAST(split AS INTEGER) AS split, position, {self.known_at()} AS known_at "
@@ -288,7 +329,18 @@ class _SeedMaker:
             "ORDER BY anchor, obs_time, target NULLS LAST, split NULLS LAST, position"
         )
         self.connection.execute("DROP TABLE labels.matched")
-        return self.describe(offset, dropped, bad_target_count)
+        described = self.describe(offset, dropped, bad_target_count)
+        return replace(described, open_windows=open_windows)
+
+    def open_windows(self) -> OpenWindows | None:
+        query = (
+            "SELECT count(*), min(obs_time) FROM labels.matched WHERE is_open AND reason IS NULL"
+        )
+        count, since = one_row(self.connection, query)
+        if not count:
+            return None
+        kept = self.task.allow_open_window
+        return OpenWindows(count, since, self.read, self.data_until_us, kept)
 
     def pieces(self) -> list[_Piece]:
         if self.task.query is not None:
@@ -443,8 +495,20 @@ class _SeedMaker:
                 untimed = f"visible_at IS NULL AND obs_time < {FOREVER_US}"
         same_day = f"visible_at - {DAY_US} <= obs_time" if self.anchor.days else "false"
         unlabelled = "labelled AND target IS NULL" if self.task.require_label else "false"
+        is_open = "false"
+        if self.data_until_us < FOREVER_US:
+            window = self.task.label_window_us or 0
+            # A sum that would overflow is of a seed without a time.
+            is_open = (
+                f"(labelled AND obs_time < {FOREVER_US - window} "
+                f"AND obs_time + {window} > {self.data_until_us})"
+            )
+        is_lost = "false" if self.task.allow_open_window else "is_open"
         self.connection.execute(
-            "CREATE TABLE labels.matched AS SELECT *, CASE "
+            "CREATE TABLE labels.matched AS SELECT * REPLACE ("
+            f"CASE WHEN NOT {is_lost} THEN target END AS target, "
+            f"labelled AND NOT {is_lost} AS labelled, "
+            f"target_given AND NOT {is_lost} AS target_given) FROM (SELECT *, CASE "
             f"WHEN {null_key} THEN {literal(NULL_KEY)} "
             f"WHEN anchor IS NULL THEN {literal(UNKNOWN_KEY)} "
             f"WHEN obs_time IS NULL AND obs_given THEN {literal(NOT_A_TIME)} "
@@ -452,9 +516,10 @@ class _SeedMaker:
             f"WHEN {newer} AND {same_day} THEN {literal(SAME_DAY)} "
             f"WHEN {newer} THEN {literal(NEWER)} "
             f"WHEN {untimed} THEN {literal(UNTIMED)} "
-            f"WHEN {unlabelled} THEN {literal(NO_LABEL)} END AS reason "
+            f"WHEN {unlabelled} THEN {literal(NO_LABEL)} END AS reason, "
+            f"coalesce({is_open}, false) AS is_open "
             f"FROM (SELECT s.*, p.rowid AS anchor, {at} AS visible_at, {obs} AS obs_time "
-            f"FROM ({pieces}) s LEFT JOIN {self.anchor.relation} p ON {equal})"
+            f"FROM ({pieces}) s LEFT JOIN {self.anchor.relation} p ON {equal}))"
         )
 
     def check_splits(self) -> None:

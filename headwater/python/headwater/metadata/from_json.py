@@ -300,6 +300,7 @@ class Reader:
             context_labels=self.word(entry, "context_labels", where, ("train", "none", "all")),
             require_label=self.flag(entry, "require_label", where, default=False),
             allow_future_anchor=self.flag(entry, "allow_future_anchor", where, default=False),
+            allow_open_window=self.flag(entry, "allow_open_window", where, default=False),
             note=self.text(entry, "note", where) or "",
         )
 

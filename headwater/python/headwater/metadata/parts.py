@@ -44,6 +44,7 @@ TASK_KEYS = (
     "note", "query", "seeds", "anchor_table", "anchor_key", "target_column", "target_stype", "kind",
     "observation_time_column", "sees_everything", "label_window", "label_known_at", "split_column",
     "hidden_columns", "cutoff", "context_labels", "require_label", "allow_future_anchor",
+    "allow_open_window",
 )  # fmt: skip
 
 BROKEN_DEPTH = 3  # of metadata.json: the document, tables, a table, its columns
@@ -204,6 +205,7 @@ class Task:
     context_labels: str | None = None  # None: "train", or "none" if the target is a foreign key
     require_label: bool = False
     allow_future_anchor: bool = False
+    allow_open_window: bool = False  # keep labels whose window ends after the data
     note: str = ""  # for people; read by nobody
 
     def anchor_columns(self, anchor: Table) -> tuple[str, ...]:

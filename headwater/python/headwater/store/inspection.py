@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from headwater.errors import nearest
-from headwater.metadata.parts import SPLITS
-from headwater.store.rendering import aligned
+from headwater.metadata.parts import SPLITS, format_duration
+from headwater.store.rendering import aligned, time_text
 from headwater.store.store import Store, key_name, row_counts
 
 NO_TIMES = (
@@ -221,12 +222,33 @@ def losses_of(metadata: dict[str, Any]) -> list[str]:
     for task in metadata["tasks"]:
         for reason, count in task["dropped"].items():
             lines.append(f"{count:,} rows of task {task['name']} dropped: {reason}")
+        if text := open_windows_text(task, lost=True):
+            lines.append(text)
         if task["bad_targets"]:
             lines.append(
                 f"{task['bad_targets']:,} targets of task {task['name']} became NULL: not "
                 f"{task['target_stype']}"
             )
     return lines
+
+
+def open_windows_text(task: Mapping[str, Any], *, lost: bool = False) -> str | None:
+    """The seeds of a task whose label window ends after the data, and whether they are labelled.
+    None if there are none.
+
+    task: its entry in a store's metadata.json. lost: None also if they are labelled all the same.
+    """
+    opened = task.get("open_windows")  # which older stores do not have
+    if not opened or (lost and opened["labels_kept"]):
+        return None
+    since, until = (time_text(opened[name]) for name in ("asked_since_us", "data_until_us"))
+    window = format_duration(task["label_window_us"])
+    ends = f"ends after the last day of {', '.join(opened['tables'])} (data until {until})"
+    first = f"{opened['seeds']:,} seeds of task {task['name']}, asked from {since} on, "
+    if opened["labels_kept"]:
+        return f"{first}are labelled, though their label window of {window} {ends}"
+    edit = '"allow_open_window": true in the task keeps their labels'
+    return f"{first}are not labelled, as their label window of {window} {ends}; {edit}"
 
 
 def file_sizes(directory: Path) -> dict[str, int]:
