@@ -59,6 +59,7 @@ class ColumnDraft:
     unit: str = "s"
     format: str | None = None
     taken_from: ColumnRef | None = None
+    same_time_as: str | None = None  # a column that has the same time, with its zone
     is_total: bool = False  # of rows that refer to its own: no question is about it
     checks: list[str] = field(default_factory=list)
 

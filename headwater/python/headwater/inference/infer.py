@@ -16,12 +16,13 @@ from headwater.inference.keys import draft_foreign_keys, draft_primary_key, sett
 from headwater.inference.known_later import draft_known_at
 from headwater.inference.parent_times import (
     check_late_parents,
-    draft_parent_times,
     newer_parents,
+    say_untimed,
+    take_parent_times,
 )
 from headwater.inference.row_names import suggest_names_left_out
 from headwater.inference.task_drafts import draft_tasks
-from headwater.inference.times import draft_times
+from headwater.inference.times import draft_doubtful_time, draft_times, find_zone
 from headwater.inference.totals import draft_totals, drop_last_times
 from headwater.inference.types import draft_type, key_type
 from headwater.inference.values import suggest_value_tables
@@ -81,15 +82,13 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     settle_formats(tables)
     for table in tables:
         _draft_types(table)
-    for table in tables:
-        draft_times(connection, table)
-    for table in drop_last_times(connection, tables):
-        draft_times(connection, table)
+    zone = find_zone(connection, tables)
+    _draft_row_times(connection, tables)
     newer = newer_parents(connection, tables)
     check_late_parents(tables, newer)
     for table in tables:
         draft_known_at(connection, table, newer)
-    draft_parent_times(tables)
+    say_untimed(tables)
     draft_totals(connection, tables)
     suggest_value_tables(connection, tables)
     suggest_names_left_out(tables)
@@ -97,8 +96,24 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     tasks = list(data.tasks) or draft_tasks(connection, tables)
     draft = Draft(data.name, tables, tasks, checks=list(data.notes))
     draft.directory = None if data.directory is None else Path(data.directory)
-    _settle_timezone(draft)
+    _settle_timezone(draft, zone)
     return draft
+
+
+def _draft_row_times(connection: Connection, tables: Sequence[TableDraft]) -> None:
+    """The time of each table: its own, else that of the row which its rows are a part of, else one
+    in doubt. The time of the last row that refers to a row is none of them."""
+    for table in tables:
+        draft_times(connection, table)
+    for table in drop_last_times(connection, tables):
+        draft_times(connection, table)
+    take_parent_times(tables)
+    referred = {key.table for table in tables for key in table.every_key()}
+    for table in tables:
+        if table.temporal_column is None:
+            draft_doubtful_time(connection, table, is_referred_to=table.name in referred)
+    drop_last_times(connection, tables)
+    take_parent_times(tables)
 
 
 def _null_values(edited: Schema) -> Mapping[tuple[str, str], tuple[str, ...]]:
@@ -136,8 +151,11 @@ def _draft_types(table: TableDraft) -> None:
         column.checks = checks + column.checks
 
 
-def _settle_timezone(draft: Draft) -> None:
-    """Naive and zoned times together need to be told what the naive ones mean; UTC is a draft."""
+def _settle_timezone(draft: Draft, zone: str | None) -> None:
+    """Naive and zoned times together need a zone for the naive ones; UTC is a draft.
+
+    zone: that of times without one, as others prove it.
+    """
     zones = set()
     for table in draft.tables:
         for column in table.columns:
@@ -151,5 +169,8 @@ def _settle_timezone(draft: Draft) -> None:
                 zones |= {True} if facts.zoned_count else set()
                 zones |= {False} if naive_count else set()
     if zones == {True, False}:
-        draft.timezone = "UTC"
-        draft.checks.append("times with and without a zone: those without are taken as UTC")
+        draft.timezone = zone or "UTC"
+        why = ", in which a time of both kinds is the same" if zone else ""
+        draft.checks.append(
+            f"times with and without a zone: those without are taken as {draft.timezone}{why}"
+        )

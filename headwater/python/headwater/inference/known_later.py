@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from headwater.facts.names import words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.parent_times import NewerParents
+from headwater.inference.parent_times import NewerParents, has_own_time
 from headwater.inference.times import ROWS_MIN, order_of
 from headwater.metadata.parts import Known
 from headwater.notebook import listed
@@ -101,13 +101,13 @@ class LateTime(NamedTuple):
 
 def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParents) -> None:
     """Propose known_at for the columns of a timed table that look written later than their row."""
-    if table.temporal_column is None or table.source.row_count == 0:
+    if not has_own_time(table) or table.source.row_count == 0:
         return
-    time = table.column(table.temporal_column)
+    time = table.column(table.temporal_column or "")
     late = [
         found
         for column in table.columns
-        if column.stype == "timestamp" and column is not time
+        if column.stype == "timestamp" and column is not time and column.same_time_as is None
         if (found := _late_time(connection, table, time, column)) is not None
     ]
     for found in late:

@@ -26,7 +26,7 @@ def newer_parents(connection: Connection, tables: Sequence[TableDraft]) -> Newer
     for table in tables:
         for key in table.every_key():
             parent = next(other for other in tables if other.name == key.table)
-            if not (_has_own_time(table) and _has_own_time(parent)):
+            if not (has_own_time(table) and has_own_time(parent)):
                 continue
             time, theirs_at = table.temporal_column or "", parent.temporal_column or ""
             # A child of a day may come of all that this day brought.
@@ -48,7 +48,7 @@ def newer_parents(connection: Connection, tables: Sequence[TableDraft]) -> Newer
     return found
 
 
-def _has_own_time(table: TableDraft) -> bool:
+def has_own_time(table: TableDraft) -> bool:
     """Whether a table has a time that it does not take from another one."""
     return (
         table.temporal_column is not None and table.column(table.temporal_column).taken_from is None
@@ -92,7 +92,7 @@ def _late_text(parent: TableDraft, names: Sequence[str], total: int, late: int) 
     )
 
 
-def draft_parent_times(tables: Sequence[TableDraft]) -> None:
+def take_parent_times(tables: Sequence[TableDraft]) -> None:
     """Tables without a time that belong to a timed one: a part of it takes its time."""
     waiting = [table for table in tables if table.temporal_column is None]
     again = True
@@ -101,7 +101,11 @@ def draft_parent_times(tables: Sequence[TableDraft]) -> None:
         for table in waiting:
             if table.temporal_column is None and table.source.row_count:
                 again |= _take_time(tables, table)
-    for table in waiting:
+
+
+def say_untimed(tables: Sequence[TableDraft]) -> None:
+    """Check tables without a time that point at a table with one."""
+    for table in tables:
         parents = _timed_parents(tables, table)
         if table.temporal_column is None and parents:
             name = parents[0].name

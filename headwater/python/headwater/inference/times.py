@@ -1,46 +1,84 @@
 """When a row comes into being: the temporal column of a table.
 
-It is the time that every row has and that no other time precedes.
+It is the time that every row has and that no other time precedes. If several times could be it, the
+latest is taken, and a person is asked: a context then shows less until somebody has answered. So
+it is with a time that only some of the rows have, and with one that is named as an end. A birth is
+never the time of a row, nor is one that is overwritten.
+
+One moment may stand twice in a row, with a zone and without one: the former is taken, and the lag
+between the two names the zone of all times of the database that have none.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from headwater.facts.column_facts import ColumnFacts
+from headwater.facts.names import singular, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.sources.database import Connection, one_row
+from headwater.sources.source import literal
+from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE
 
-NOT_CREATION = re.compile(
-    r"birth|born|dob|death|expir|end|due|last|updat|modif|edit|clos|delet|cancel|valid|until|deadline",
-    re.IGNORECASE,
-)
+# Words of times, whole or before "date", "time", "day", "on" and the like: duedate.
+PERSONAL = {"birth", "born", "dob", "birthday", "death", "died"}
+DEATHS = {"death", "fatality", "mortality", "casualty", "obituary"}  # singular, of a table of them
+OVERWRITTEN = {
+    "last", "updated", "update", "modified", "edited", "latest", "refreshed",
+}  # fmt: skip
+ENDINGS = {
+    "expires", "expired", "expiry", "expiration", "end", "ended", "ends", "due", "closed",
+    "closing", "deleted", "cancelled", "canceled", "until", "deadline", "to", "thru", "valid",
+}  # fmt: skip
+BEGINNINGS = {"from", "since", "start", "started", "starts", "begin", "begins", "began", "first"}
 CREATION = re.compile(
     r"^(creat|date$|time$|timestamp|datetime|occurr|opened|ordered|registered|joined|posted|"
     r"submitted|published|received|logged|recorded|inserted|added)|creat.*|_at$",
     re.IGNORECASE,
 )
+STARTS = ("last", "birth", "updat", "modif")  # of words that are written together: lastlogin
+TAIL = re.compile(r"(date|time|day|at|on|ts)$")
 NULL_SHARE_MAX = 0.02  # of rows without a time
+PARTLY = 0.5  # of rows that have a time that not every row has
 ROWS_MIN = 50  # for shares to mean something
+LAGS_MAX = 4  # different ones between two spellings of one time, with summer time
+LAG_STEP_S, LAG_MAX_S = 900, 14 * 3600
+ZONE_ROWS = 200  # by which a zone is found
+# Of zones that are alike, the one that is named.
+KNOWN_ZONES = (
+    "UTC", "America/New_York", "America/Chicago", "America/Denver", "America/Los_Angeles",
+    "America/Sao_Paulo", "Europe/London", "Europe/Berlin", "Europe/Paris", "Europe/Madrid",
+    "Europe/Helsinki", "Europe/Moscow", "Africa/Lagos", "Africa/Johannesburg", "Asia/Dubai",
+    "Asia/Kolkata", "Asia/Shanghai", "Asia/Tokyo", "Australia/Sydney", "Pacific/Auckland",
+)  # fmt: skip
 
 
 def draft_times(connection: Connection, table: TableDraft) -> None:
     """The temporal column, with the resolution of texts that are dates."""
-    stamps = [c for c in table.columns if c.stype == "timestamp" and not c.is_total]
-    found = _declared(table) or _temporal(connection, table, stamps)
-    if found is None:
-        beginnings = [column for column in stamps if not NOT_CREATION.search(column.name)]
-        if beginnings and table.source.row_count:
-            names = ", ".join(column.name for column in beginnings)
-            table.checks.append(f"no temporal column is obvious among {names}")
-        return
-    table.temporal_column = found.name
-    missing = found.facts.row_count - found.facts.value_count
+    found = _declared(table) or _temporal(connection, table, _stamps(table))
+    if found is not None:
+        _take(table, found)
+
+
+def _stamps(table: TableDraft) -> list[ColumnDraft]:
+    """The columns that may be the time of a row."""
+    return [
+        column
+        for column in table.columns
+        if column.stype == "timestamp" and not column.is_total and column.same_time_as is None
+    ]
+
+
+def _take(table: TableDraft, column: ColumnDraft) -> None:
+    """Make a column the time of its rows."""
+    table.temporal_column = column.name
+    missing = column.facts.row_count - column.facts.value_count
     if missing:
-        table.checks.append(f"{missing:,} rows have no {found.name} and would never be shown")
-    source = table.source.columns[table.slot(found.name)]
-    if (source.type == "VARCHAR" or found.format) and source.declared != "DATE":
-        table.time_resolution = "day" if table.holds_days(found.name) else "instant"
+        table.checks.append(f"{missing:,} rows have no {column.name} and would never be shown")
+    source = table.source.columns[table.slot(column.name)]
+    if (source.type == "VARCHAR" or column.format) and source.declared != "DATE":
+        table.time_resolution = "day" if table.holds_days(column.name) else "instant"
 
 
 def _declared(table: TableDraft) -> ColumnDraft | None:
@@ -53,11 +91,8 @@ def _declared(table: TableDraft) -> ColumnDraft | None:
 def _temporal(
     connection: Connection, table: TableDraft, stamps: list[ColumnDraft]
 ) -> ColumnDraft | None:
-    candidates = [
-        column
-        for column in stamps
-        if _has_times(column.facts) and not NOT_CREATION.search(column.name)
-    ]
+    beginnings = [column for column in stamps if _kind(table, column) == "beginning"]
+    candidates = [column for column in beginnings if _has_times(column.facts)]
     if len(candidates) == 1:
         table.time_reason = "the one time that every row has"
         return candidates[0]
@@ -72,6 +107,138 @@ def _temporal(
             table.checks.append(f"temporal column {column.name}: {table.time_reason}")
             return column
     return None
+
+
+def draft_doubtful_time(connection: Connection, table: TableDraft, *, is_referred_to: bool) -> None:
+    """A time for a table that would have none, to be checked: if every row has several times, the
+    latest; in a table that no other one refers to a time that half of the rows have; or an end."""
+    stamps = _stamps(table)
+    beginnings = [column for column in stamps if _kind(table, column) == "beginning"]
+    every = [column for column in beginnings if _has_times(column.facts)]
+    some = [c for c in beginnings if c.facts.value_count >= PARTLY * c.facts.row_count]
+    ends = [c for c in stamps if _kind(table, c) == "end" and _has_times(c.facts)]
+    for found, why in (
+        (every, "of the times that every row has, none of which comes first, the latest"),
+        ([] if is_referred_to else some, "the latest of the times that most rows have"),
+        (ends, "named as an end, but there is no other time"),
+    ):
+        if found and table.source.row_count:
+            column = _latest(connection, table, found)
+            others = " or ".join(c.name for c in stamps if c is not column)
+            other = f'; else set "temporal_column" to {others}' if others else ""
+            table.time_reason = why
+            table.checks.append(
+                f"temporal column {column.name} ({why}): rows are shown from then on{other}"
+            )
+            _take(table, column)
+            return
+    if beginnings and table.source.row_count:
+        names = ", ".join(column.name for column in beginnings)
+        table.checks.append(f"no temporal column is obvious among {names}")
+
+
+def _kind(table: TableDraft, column: ColumnDraft) -> str:
+    """By the name of a time: "beginning", "end", or "other", which is never the time of a row."""
+    words = {TAIL.sub("", word) or word for word in words_of(column.name)} | set(
+        words_of(column.name)
+    )
+    if PERSONAL & words:
+        of_deaths = DEATHS & {singular(word) for word in words_of(table.name)}
+        return "beginning" if of_deaths and {"death", "died"} & words else "other"
+    if OVERWRITTEN & words or any(word.startswith(STARTS) for word in words):
+        return "other"
+    return "end" if ENDINGS & words and not BEGINNINGS & words else "beginning"
+
+
+def _latest(
+    connection: Connection, table: TableDraft, columns: Sequence[ColumnDraft]
+) -> ColumnDraft:
+    """The one that is later than the others in the mean."""
+    means = ", ".join(f"avg(epoch({table.over(column.name)}))" for column in columns)
+    row = one_row(connection, f"SELECT {means} FROM raw.t{table.source.index}")
+    return max(zip(row, columns, strict=True), key=lambda pair: pair[0])[1]
+
+
+# ---- one time with a zone and without ------------------------------------------------------------
+
+
+def find_zone(connection: Connection, tables: Sequence[TableDraft]) -> str | None:
+    """Find times that stand in their row twice, with a zone and without one, and say so; the zone
+    of the latter, if it is one for all of them."""
+    zones: set[str] = set()
+    for table in tables:
+        stamps = [column for column in table.columns if column.stype == "timestamp"]
+        zoned = [column for column in stamps if _has_zone(table, column)]
+        for naive in (column for column in stamps if _is_naive(table, column)):
+            for other in zoned:
+                if not _is_same_time(connection, table, naive, other):
+                    continue
+                naive.same_time_as = other.name
+                found = _zones_of(connection, table, naive, other)
+                zones.add(found[0] if found else "")
+                named = f", as in {found[0]}" if found else ""
+                naive.checks.append(
+                    f"the time of {other.name} without its zone: always whole hours apart{named}; "
+                    f"{other.name} is taken"
+                )
+                break
+    return zones.pop() if len(zones) == 1 and "" not in zones else None
+
+
+def _has_zone(table: TableDraft, column: ColumnDraft) -> bool:
+    facts = column.facts
+    return table.kind(column.name) == ZONED_TYPE or (
+        0 < facts.clock_count == facts.zoned_count and facts.mostly(facts.zoned_count)
+    )
+
+
+def _is_naive(table: TableDraft, column: ColumnDraft) -> bool:
+    facts = column.facts
+    return table.kind(column.name) in NAIVE_TYPES or (facts.clock_count > facts.zoned_count == 0)
+
+
+def _is_same_time(
+    connection: Connection, table: TableDraft, naive: ColumnDraft, zoned: ColumnDraft
+) -> bool:
+    """Whether the two are a few constant lags of quarters of an hour apart, at least one not 0."""
+    lag = f"date_diff('second', {table.stamp(naive.name)}, {table.stamp(zoned.name)})"
+    lags, count, least, largest, odd = one_row(
+        connection,
+        f"SELECT count(DISTINCT lag), count(lag), min(lag), max(lag), "
+        f"count(*) FILTER (WHERE lag % {LAG_STEP_S} <> 0) FROM "
+        f"(SELECT {lag} AS lag FROM raw.t{table.source.index})",
+    )
+    if not count or odd or lags > LAGS_MAX or least == largest == 0 or lags * 5 > count:
+        return False
+    return bool(least >= -LAG_MAX_S and largest <= LAG_MAX_S)
+
+
+def _zones_of(
+    connection: Connection, table: TableDraft, naive: ColumnDraft, zoned: ColumnDraft
+) -> list[str]:
+    """Zones in which a time without a zone is the one with it, in every row: names of places first,
+    well-known ones before others."""
+    names = [
+        row[0]
+        for row in connection.execute("SELECT name FROM pg_timezone_names() ORDER BY 1").fetchall()
+    ]
+    local, moment = table.stamp(naive.name), table.stamp(zoned.name)
+    rows = connection.execute(
+        f"SELECT DISTINCT CAST({local} AS TIMESTAMP) AS a, CAST({moment} AS TIMESTAMP) AS b "
+        f"FROM raw.t{table.source.index} WHERE {local} IS NOT NULL AND {moment} IS NOT NULL "
+        f"ORDER BY hash(a) LIMIT {ZONE_ROWS}"
+    ).fetchall()
+    values = ", ".join(f"(TIMESTAMP '{a}', TIMESTAMP '{b}')" for a, b in rows)
+    listed = ", ".join(f"({literal(name)})" for name in names)
+    found = connection.execute(
+        f"SELECT z FROM (VALUES {listed}) AS zones(z), (VALUES {values}) AS times(a, b) GROUP BY z "
+        "HAVING bool_and(timezone(z, a) = timezone('UTC', b)) ORDER BY z"
+    ).fetchall()
+    return sorted((row[0] for row in found), key=_how_known)
+
+
+def _how_known(zone: str) -> tuple[int, str]:
+    return (KNOWN_ZONES.index(zone) if zone in KNOWN_ZONES else len(KNOWN_ZONES), zone)
 
 
 def _has_times(facts: ColumnFacts) -> bool:

@@ -10,7 +10,13 @@ from headwater.facts.measure import NEVER_VALUES
 from headwater.facts.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.sources.source import SourceColumn
-from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE, is_nested, is_number_type
+from headwater.sources.value_sql import (
+    JULIAN_1970,
+    NAIVE_TYPES,
+    ZONED_TYPE,
+    is_nested,
+    is_number_type,
+)
 
 CATEGORY_COUNT_MAX = 256  # distinct values of a categorical column
 CATEGORY_REPEATS_MIN = 5  # rows per distinct value, on average
@@ -22,7 +28,7 @@ MILLISECONDS_FROM = 100_000_000_000  # a count since 1970 this large is not in s
 EPOCH_FROM, EPOCH_UNTIL = 631_152_000, 4_102_444_800
 EPOCH_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 SECONDS_OF_DAY = 86_400
-JULIAN_FROM, JULIAN_UNTIL, JULIAN_1970 = 2_415_020, 2_488_070, 2_440_587.5  # 1900 to 2100
+JULIAN_FROM, JULIAN_UNTIL = 2_415_020, 2_488_070  # 1900 to 2100
 DOUBTFUL_MIN = 5  # values such as 'none' that are worth a word
 CODE_WORDS = {"type", "class", "kind", "category", "status", "level", "code", "group", "gender"}
 # Written in digits, and yet nothing to calculate with.
@@ -92,7 +98,7 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
         return "timestamp", f"declared {source.declared}" if source.declared else "times"
     unit = _epoch_unit(name, facts) if is_number_type(kind) else None
     if unit is not None:
-        return "timestamp", f"numbers that are {unit} since 1970"
+        return "timestamp", f"numbers that are {_unit_text(unit)}"
     if is_number_type(kind) or kind in ("TIME", "INTERVAL"):
         return _number_type(source, name, facts)
     if kind == "UUID":
@@ -105,8 +111,8 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
 
 
 def _epoch_unit(name: str, facts: ColumnFacts) -> str | None:
-    """The unit in which numbers count from 1970, if their column is named as a time and all of
-    them lie where times of this age do."""
+    """The unit in which numbers count from 1970, or Julian days, if their column is named as a time
+    and all of them lie where times of this age do."""
     if not TIME_WORDS & set(words_of(name)) or is_id_name(name):
         return None
     if facts.value_count == 0 or facts.number_count < facts.value_count:
@@ -114,7 +120,13 @@ def _epoch_unit(name: str, facts: ColumnFacts) -> str | None:
     for unit, scale in EPOCH_UNITS.items():
         if EPOCH_FROM * scale <= facts.smallest and facts.largest < EPOCH_UNTIL * scale:
             return unit
+    if facts.smallest >= JULIAN_FROM and facts.largest <= JULIAN_UNTIL:
+        return "julian"
     return None
+
+
+def _unit_text(unit: str) -> str:
+    return "Julian days" if unit == "julian" else f"{unit} since 1970"
 
 
 def _number_type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str]:
@@ -188,12 +200,6 @@ def _unread_name(facts: ColumnFacts) -> str:
     what = "texts"
     if facts.mostly(facts.number_count):
         what = f"numbers, {facts.smallest:g} to {facts.largest:g}"
-        if facts.smallest >= JULIAN_FROM and facts.largest <= JULIAN_UNTIL:
-            first, last = (
-                _day((count - JULIAN_1970) * SECONDS_OF_DAY, "s")
-                for count in (facts.smallest, facts.largest)
-            )
-            what = f"numbers that look like Julian days, {first} to {last}"
     return (
         f"is named as a time, but holds {what}: no row gets its time from it, so contexts may show "
         "what came later; to have times, write them as ISO 8601, by a view or another export"
@@ -209,6 +215,8 @@ def _share(what: str, count: int, total: int) -> str:
 
 
 def _day(count: float, unit: str) -> str:
+    if unit == "julian":
+        count, unit = (count - JULIAN_1970) * SECONDS_OF_DAY, "s"
     seconds = count / EPOCH_UNITS[unit]
     return (datetime(1970, 1, 1) + timedelta(seconds=seconds)).date().isoformat()
 
@@ -227,10 +235,10 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
     unit = _epoch_unit(column.name, facts)
     if unit is not None and column.stype == "timestamp":
         first, last = (_day(count, unit) for count in (facts.smallest, facts.largest))
-        column.checks.append(f"taken for a time in {unit} since 1970: {first} to {last}")
+        column.checks.append(f"taken for a time in {_unit_text(unit)}: {first} to {last}")
     elif unit is not None and column.stype == "numerical":
         column.checks.append(
-            f"looks like a time in {unit} since 1970, but is text, which is read as a number; to "
+            f"looks like a time in {_unit_text(unit)}, but is text, which is read as a number; to "
             "have times, write them as such or as numbers of SQLite, Parquet or a data frame"
         )
     _check_times(column, facts, is_said=unit is not None)

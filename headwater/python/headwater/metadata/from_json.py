@@ -24,6 +24,7 @@ from headwater.metadata.parts import (
     SPLITS,
     TABLE_KEYS,
     TASK_KEYS,
+    TIME_UNITS,
     Column,
     ColumnRef,
     CsvFormat,
@@ -209,7 +210,7 @@ class Reader:
             known_at=self.known(entry, where),
             description=self.text(entry, "description", where) or "",
             null_values=self.strings(entry, "null_values", where),
-            unit=self.word(entry, "unit", where, ("s", "ms", "us", "ns")) or "s",
+            unit=self.word(entry, "unit", where, TIME_UNITS) or "s",
             format=self.time_format(entry, where),
             taken_from=None
             if entry.get("taken_from") is None

@@ -30,6 +30,7 @@ MICROSECONDS = {
     "week": 604_800_000_000,
 }
 
+TIME_UNITS = ("s", "ms", "us", "ns", "julian")  # of numbers: since 1970, or Julian days
 # The keys of metadata.json, in the order in which they are written.
 SCHEMA_KEYS = ("name", "timezone", "null_values", "tables", "tasks", "$schema")
 TABLE_KEYS = (

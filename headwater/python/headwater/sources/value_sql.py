@@ -18,6 +18,7 @@ WIDE_TYPES = ("UBIGINT", "HUGEINT", "UHUGEINT")
 REAL_TYPES = ("FLOAT", "DOUBLE")
 NAIVE_TYPES = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 ZONED_TYPE = "TIMESTAMP WITH TIME ZONE"
+JULIAN_1970 = 2_440_587.5  # the Julian day on which 1970 began
 UNIT_US = {"s": "1000000", "ms": "1000", "us": "1", "ns": "0.001"}
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 FIRST_STAMP = "TIMESTAMP '0001-01-01'"
@@ -136,9 +137,11 @@ def to_timestamp(
     elif type_name == ZONED_TYPE:
         stamp = f"CASE WHEN isfinite({value}) THEN make_timestamp(epoch_us({value})) END"
     elif is_number_type(type_name):
-        scale = UNIT_US[unit]
+        scale = UNIT_US.get(unit)
         count = f"round(CAST({value} AS DOUBLE) * {scale})"
-        if type_name in INTEGER_TYPES:
+        if unit == "julian":  # to the millisecond, as a double has 40 us there
+            count = f"round((CAST({value} AS DOUBLE) - {JULIAN_1970}) * 86400000) * 1000"
+        elif type_name in INTEGER_TYPES:
             wide = f"CAST({value} AS HUGEINT)"
             count = f"{wide} // 1000" if unit == "ns" else f"{wide} * {scale}"
         inside = f"{count} BETWEEN {FIRST_US} AND {LAST_US}"

@@ -102,7 +102,7 @@ def test_types_by_every_value(tmp_path: Path) -> None:
     assert table.column("almost").note == "1 of 20 values are not of type timestamp and become NULL"
 
 
-def test_the_time_column_is_the_one_that_is_obvious(tmp_path: Path) -> None:
+def test_the_time_column_is_the_obvious_one_or_one_in_doubt(tmp_path: Path) -> None:
     moment = datetime(2020, 1, 1, 10)
     kinds = {"created_at": "TIMESTAMP", "updated_at": "TIMESTAMP", "due": "TIMESTAMP"}
     database = {
@@ -112,7 +112,14 @@ def test_the_time_column_is_the_one_that_is_obvious(tmp_path: Path) -> None:
         "day": TinyTable({"day": "TEXT"}, [("2020-01-01",)]),
     }
     schema = infer(arrow_tables(database))
-    assert [table.temporal_column for table in schema.tables] == ["created_at", None, None, "day"]
+    found = [table.temporal_column for table in schema.tables]
+    assert found == ["created_at", "happened", "start", "day"]
+    assert ["temporal column" in table.note for table in schema.tables] == [
+        False,
+        True,
+        True,
+        False,
+    ]
     assert schema.table("day").time_resolution == "day"
 
 

@@ -432,11 +432,6 @@ def test_keys_that_are_dates_are_read_as_what_they_refer_to(
         ("x", [*january(31), 0], "31 of 32 values look like dates (%Y%m%d), not '0'; no row"),
         ("date_key", january(31), "looks like dates (%Y%m%d); no row gets its time from it"),
         (
-            "seen_date",
-            [2_460_000.5, 2_460_010.25],
-            "is named as a time, but holds numbers that look like Julian days, 2023-02-25 to 2023",
-        ),
-        (
             "OrderDate",
             [45_000, 45_001],
             "is named as a time, but holds numbers, 45000 to 45001: no",

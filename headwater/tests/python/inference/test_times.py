@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
-from databases import DAY, TinyDatabase, TinyTable, arrow_tables, draft, tickets, write_csv
+from databases import (
+    DAY,
+    TinyDatabase,
+    TinyTable,
+    arrow_tables,
+    draft,
+    shared_data,
+    tickets,
+    write_csv,
+)
 from headwater.builder.build import build
 from headwater.cli.main import main
-from headwater.inference.infer import infer
+from headwater.inference.draft import TableDraft
+from headwater.inference.infer import draft_source, infer
 from headwater.metadata.parts import ColumnRef
 from headwater.store.store import Store
 
@@ -130,3 +142,122 @@ def test_a_parent_is_seen_if_enough_is_older_and_a_key_is_mostly_set(days: int, 
     """Newer than 17 of 20; named by 17 of 20, as an accepted answer is; and older than all."""
     checks = draft(exported(DAY + timedelta(days=days), found=found)).every_check()
     assert not any("never sees the row" in check for check in checks)
+
+
+# ---- which time is the row's -------------------------------------------------------------------
+
+
+def times(name: str = "things", **columns: tuple[str, Any]) -> TableDraft:
+    """The draft of a table of sixty rows with these columns, each a function of a row's number."""
+    kinds = {"id": "INTEGER", **{column: kind for column, (kind, _) in columns.items()}}
+    rows = [(j, *(value(j) for _, value in columns.values())) for j in range(60)]
+    return draft({name: TinyTable(kinds, rows)}).table(name)
+
+
+def day(first: int, each: int = 1, *, every: int = 1) -> tuple[str, Any]:
+    """Days from `first` on, NULL in all but one of `every` rows."""
+
+    def value(j: int) -> date | None:
+        return None if j % every else DAY.date() + timedelta(days=first + each * j)
+
+    return "DATE", value
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"valid_from": day(0), "valid_to": day(5, every=2)}, "valid_from"),
+        ({"effective_since": day(0), "effectiveUntil": day(5)}, "effective_since"),
+        ({"birthdate": day(-9000)}, None),
+        ({"sender_day": day(0)}, "sender_day"),  # no end is in it
+        ({"calendar_due": day(3)}, "calendar_due"),
+        ({"duedate": day(3), "endDate": day(9)}, "endDate"),
+        ({"updated_at": day(3)}, None),
+        ({"lastlogin": day(3)}, None),
+        ({"signed": day(0), "paid": day(40, -1)}, "signed"),  # neither is always first
+        ({"seen": day(0, every=3), "born": day(-9000)}, None),  # few rows have it
+        ({"died": day(0)}, None),
+    ],
+)
+def test_the_time_of_a_row_by_names_and_values(
+    columns: dict[str, tuple[str, Any]], expected: str | None
+) -> None:
+    table = times(**columns)
+    assert table.temporal_column == expected
+
+
+def test_a_death_is_the_time_of_a_row_in_a_table_of_deaths() -> None:
+    assert times("covid_deaths", died=day(0), born=day(-9000)).temporal_column == "died"
+
+
+def test_a_time_in_doubt_is_said_with_what_else_it_may_be() -> None:
+    """The latest, so that contexts show less until somebody has answered."""
+    assert times(signed=day(0), paid=day(40, -1)).checks == [
+        "temporal column signed (of the times that every row has, none of which comes first, the"
+        ' latest): rows are shown from then on; else set "temporal_column" to paid'
+    ]
+    some = times(seen=("DATE", lambda j: None if j % 3 == 0 else DAY.date()))
+    assert some.temporal_column == "seen"
+    assert "20 rows have no seen and would never be shown" in some.checks
+
+
+def test_julian_days_are_times(tmp_path: Path) -> None:
+    """Read to the millisecond, and said."""
+    found = times(created=("DOUBLE", lambda j: 2_459_946.5 + j / 4))
+    assert found.temporal_column == "created" and found.column("created").unit == "julian"
+    assert found.column("created").checks == [
+        "taken for a time in Julian days: 2023-01-02 to 2023-01-16"
+    ]
+    rows = [(j, 2_459_946.5 + j / 4) for j in range(60)]
+    source = arrow_tables({"t": TinyTable({"id": "INTEGER", "created": "DOUBLE"}, rows)})
+    build(source, tmp_path / "s", infer(source))
+    with Store(tmp_path / "s") as store:
+        at = store.row(store.find("t", 5))["time"]
+        assert at.replace(tzinfo=None) == datetime(2023, 1, 3, 6)
+    assert times(created=("DOUBLE", lambda j: 2_400.0 + j)).temporal_column is None
+
+
+# ---- zones -------------------------------------------------------------------------------------
+
+
+def logins(zone: str, *, count: int = 300, shift: timedelta = timedelta()) -> TinyDatabase:
+    """Logins whose time stands there with a zone, and as a clock in `zone` shows it."""
+    moments = [datetime(2022, 1, 1, 3, tzinfo=UTC) + timedelta(days=2 * j) for j in range(count)]
+    rows = [
+        (j, at.astimezone(ZoneInfo(zone)).replace(tzinfo=None) + shift * (j % 7), at)
+        for j, at in enumerate(moments)
+    ]
+    kinds = {"login_id": "INTEGER", "wall_clock": "TIMESTAMP", "moment": "TIMESTAMPTZ"}
+    return {"logins": TinyTable(kinds, rows)}
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo", "Asia/Kolkata"])
+def test_of_a_time_with_a_zone_and_without_the_former_is_taken(zone: str) -> None:
+    found = draft(logins(zone))
+    table = found.table("logins")
+    assert (table.temporal_column, found.timezone) == ("moment", zone)
+    assert [column.known_at.kind for column in table.columns] == ["creation"] * 3
+    assert table.column("wall_clock").checks == [
+        f"the time of moment without its zone: always whole hours apart, as in {zone}; moment is "
+        "taken"
+    ]
+
+
+def test_times_that_are_not_one_are_two() -> None:
+    """A number of hours apart that changes from row to row."""
+    found = draft(logins("Asia/Tokyo", shift=timedelta(hours=1)))
+    assert found.timezone == "UTC"
+    assert found.table("logins").column("wall_clock").same_time_as is None
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "expected"),
+    [
+        ("scd2-valid-from", "price_history", "valid_from"),
+        ("naive-beside-zoned", "login", "at_utc"),
+        ("julian-created-at", "event", "created_at"),
+    ],
+)
+def test_the_field_has_its_times(name: str, table: str, expected: str) -> None:
+    found = draft_source(f"sqlite:///{shared_data('field') / name / 'data.db'}")
+    assert found.table(table).temporal_column == expected
