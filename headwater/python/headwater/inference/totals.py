@@ -127,7 +127,7 @@ def draft_totals(connection: Connection, tables: Sequence[TableDraft]) -> None:
     """Hide the columns that the rows of other tables prove to be totals or last values, and those
     of tables without a time that are called so."""
     for table in tables:
-        below = [one for one in _below(tables, table) if one.table.temporal_column is not None]
+        below = [one for one in _below(tables, table) if _time_below(one) is not None]
         if not table.source.row_count or not below:
             continue
         open_columns = _open_columns(table)
@@ -135,10 +135,9 @@ def draft_totals(connection: Connection, tables: Sequence[TableDraft]) -> None:
             if open_columns and _is_later(connection, table, one):
                 _prove(connection, table, one, open_columns)
                 open_columns = [c for c in open_columns if not c.is_total]
-        own = [one for one in below if _time_below(one) is not None]
-        if table.temporal_column is None and own and not _has_timed_parent(tables, table):
+        if table.temporal_column is None and not _has_timed_parent(tables, table):
             for column in open_columns:
-                _propose_by_name(column, own[0].table)
+                _propose_by_name(column, below[0].table)
 
 
 def drop_last_times(connection: Connection, tables: Sequence[TableDraft]) -> list[TableDraft]:

@@ -231,8 +231,9 @@ def test_what_comes_with_its_row_is_no_total_of_the_future() -> None:
     assert known(draft(database).table("bills")) == {}
 
 
-def test_totals_two_keys_away_are_found() -> None:
-    """Members have baskets, these have lines."""
+@pytest.mark.parametrize("lines_named", ["basket_lines", "things"])
+def test_totals_two_keys_away_are_found(lines_named: str) -> None:
+    """Members have baskets, these have lines, which take the time of their basket or have none."""
     dice, baskets, lines, spent = np.random.default_rng(3), [], [], []
     for member in range(60):
         total = 0.0
@@ -249,14 +250,14 @@ def test_totals_two_keys_away_are_found() -> None:
         "baskets": TinyTable(
             sql_types("basket_id INTEGER, member_id INTEGER, at TIMESTAMP"), baskets
         ),
-        "basket_lines": TinyTable(
+        lines_named: TinyTable(
             sql_types("line_id INTEGER, basket_id INTEGER, pieces INTEGER, price DOUBLE"), lines
         ),
     }
     table = draft(database).table("members")
     assert known(table) == {"worth": "never"}
     assert (
-        "the sum of pieces x price of its rows in basket_lines" in table.column("worth").checks[0]
+        f"the sum of pieces x price of its rows in {lines_named}" in table.column("worth").checks[0]
     )
 
 
