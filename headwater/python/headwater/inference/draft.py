@@ -1,7 +1,8 @@
-"""What is drafted: mutable while the rules run, then a Schema and a table for people.
+"""A draft, mutable while the rules run, then a Schema and a table for people.
 
 A `check` is a sentence about something a person should look at: it stands first in what `init`
-prints, and in the `note` of the table, column or task in metadata.json.
+prints, those of the future before others, and in the `note` of the table, column or task in
+metadata.json.
 
 The text for people has first the checks, then the tables, then the tasks. A person should be
 through with it in a minute or a few. So it states a thing of which there is much once: checks that
@@ -12,8 +13,9 @@ many tables as one line each. `full` is without this, and metadata.json has all 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,32 @@ COLUMNS_ALIKE = 3  # named of those that are alike
 VARYING = re.compile(r"[0-9._'\"]")  # in a word that is of this check, not of its kind
 
 
+class Cost(IntEnum):
+    """What it costs if a check is not looked at and the draft is wrong, the most first."""
+
+    UNSEEN = 0  # no context shows the row that it asks about
+    FUTURE = 1  # contexts show what came later, or hide what was known
+    LINKS = 2  # rows are not found
+    VALUES = 3  # cells are NULL or of the wrong type
+    HINT = 4  # an answer may get better
+
+
+class Check(str):
+    """A sentence about something that a person should look at, and what it costs not to."""
+
+    cost: Cost
+
+    def __new__(cls, text: str, cost: Cost = Cost.VALUES) -> Check:
+        check = super().__new__(cls, text)
+        check.cost = cost
+        return check
+
+
+def in_order(checks: Iterable[Check]) -> list[Check]:
+    """By what they cost, otherwise as they are."""
+    return sorted(checks, key=lambda check: check.cost)
+
+
 @dataclass
 class ColumnDraft:
     """One column; `reason` says why it has its type."""
@@ -61,11 +89,15 @@ class ColumnDraft:
     taken_from: ColumnRef | None = None
     same_time_as: str | None = None  # a column that has the same time, with its zone
     is_total: bool = False  # of rows that refer to its own: no question is about it
-    checks: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
 
     def column(self) -> Column:
         shared = {f.name: getattr(self, f.name) for f in fields(Column) if hasattr(self, f.name)}
-        return Column(**shared, note="; ".join(self.checks))
+        return Column(**shared, note="; ".join(in_order(self.checks)))
+
+    def check(self, text: str, cost: Cost = Cost.VALUES) -> None:
+        """Add something that a person should look at."""
+        self.checks.append(Check(text, cost))
 
 
 @dataclass
@@ -81,12 +113,15 @@ class TableDraft:
     time_reason: str = "none"
     time_resolution: str | None = None
     foreign_keys: list[ForeignKey] = field(default_factory=list)
-    first_checks: list[str] = field(default_factory=list)  # before those of all tables
-    checks: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         return self.source.name
+
+    def check(self, text: str, cost: Cost = Cost.VALUES) -> None:
+        """Add something that a person should look at."""
+        self.checks.append(Check(text, cost))
 
     def column(self, name: str) -> ColumnDraft:
         return next(column for column in self.columns if column.name == name)
@@ -140,7 +175,7 @@ class TableDraft:
             graph=bool(self.primary_key) or any(c.stype != "ignored" for c in self.columns),
             on_duplicate_key=self.on_duplicate_key,
             csv=None if csv == CsvFormat() else csv,
-            note="; ".join(self.first_checks + self.checks),
+            note="; ".join(in_order(self.checks)),
         )
 
 
@@ -152,7 +187,7 @@ class Draft:
     tables: list[TableDraft]
     tasks: list[Task] = field(default_factory=list)
     timezone: str | None = None
-    checks: list[str] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
     directory: Path | None = None  # where the label tables of its tasks are
 
     def table(self, name: str) -> TableDraft:
@@ -171,9 +206,9 @@ class Draft:
             for table, columns, check in self.named_checks()
         ]
 
-    def named_checks(self) -> list[tuple[str, list[str], str]]:
-        """Table (or database, or task), columns of which the same is said, and what is said."""
-        found: list[tuple[str, list[str], str]] = []
+    def named_checks(self) -> Sequence[tuple[str, list[str], Check]]:
+        """Table (or database, or task), columns with one check, and the check, the costly first."""
+        found: list[tuple[str, list[str], Check]] = []
         groups: dict[tuple[str, str], list[str]] = {}
         for table, column, check in self._checks():
             if column:
@@ -182,18 +217,18 @@ class Draft:
             names = groups.pop((table, check), []) if column else []
             if names or not column:
                 found.append((table, names, check))
-        return found
+        return sorted(found, key=lambda entry: entry[2].cost)
 
-    def _checks(self) -> Iterator[tuple[str, str, str]]:
+    def _checks(self) -> Iterator[tuple[str, str, Check]]:
         """Table (or database, or task), column and what is to be checked."""
-        for table in self.tables:
-            yield from ((table.name, "", check) for check in table.first_checks)
         yield from ((self.name, "", check) for check in self.checks)
         for table in self.tables:
             yield from ((table.name, "", check) for check in table.checks)
             for column in table.columns:
                 yield from ((table.name, column.name, check) for check in column.checks)
-        yield from ((f"task {task.name}", "", task.note) for task in self.tasks if task.note)
+        for task in self.tasks:
+            if task.note:
+                yield f"task {task.name}", "", Check(task.note, Cost.HINT)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -296,8 +331,7 @@ def _tables_text(tables: Sequence[TableDraft]) -> str:
     lines = [["  table", "rows", "columns", "key", "time", "refers to", "to check"]]
     for table in tables:
         parents = dict.fromkeys(key.table for key in table.every_key())
-        checks = len(table.first_checks) + len(table.checks)
-        checks += sum(len(column.checks) for column in table.columns)
+        checks = len(table.checks) + sum(len(column.checks) for column in table.columns)
         lines.append(
             [
                 f"  {table.name}",

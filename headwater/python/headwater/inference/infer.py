@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headwater.facts.measure import column_facts
-from headwater.inference.draft import ColumnDraft, Draft, TableDraft
+from headwater.inference.draft import Check, ColumnDraft, Cost, Draft, TableDraft
 from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
 from headwater.inference.known_later import draft_known_at
 from headwater.inference.parent_times import (
@@ -94,7 +94,7 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     suggest_names_left_out(tables)
     # A source that comes with tasks needs no drafts.
     tasks = list(data.tasks) or draft_tasks(connection, tables)
-    draft = Draft(data.name, tables, tasks, checks=list(data.notes))
+    draft = Draft(data.name, tables, tasks, checks=[Check(note) for note in data.notes])
     draft.directory = None if data.directory is None else Path(data.directory)
     _settle_timezone(draft, zone)
     return draft
@@ -134,7 +134,7 @@ def _table_draft(
         for slot, name in enumerate(source.column_names())
         if name in usable
     ]
-    return TableDraft(source, columns, checks=list(source.notes))
+    return TableDraft(source, columns, checks=[Check(note) for note in source.notes])
 
 
 def _draft_types(table: TableDraft) -> None:
@@ -172,5 +172,8 @@ def _settle_timezone(draft: Draft, zone: str | None) -> None:
         draft.timezone = zone or "UTC"
         why = ", in which a time of both kinds is the same" if zone else ""
         draft.checks.append(
-            f"times with and without a zone: those without are taken as {draft.timezone}{why}"
+            Check(
+                f"times with and without a zone: those without are taken as {draft.timezone}{why}",
+                Cost.FUTURE,
+            )
         )

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headwater.facts.names import own_key_score, reference_score
-from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.inference.overlaps import key_text, measure_overlap
 from headwater.inference.references import CONTAINED, KEY_LENGTH_MAX, Key, ReferenceSearch
 from headwater.metadata.parts import ColumnRef, ForeignKey
@@ -50,7 +50,7 @@ def draft_primary_key(
         table.primary_key = (best.name,)
         table.key_reason = f"inferred: all {table.source.row_count:,} values differ"
         if best_score < 3:
-            table.checks.append(f"primary key {best.name} is inferred, as its values differ")
+            table.check(f"primary key {best.name} is inferred, as its values differ", Cost.LINKS)
         return
     nearly = _nearly_key(table, tables)
     if nearly is not None and _repeats(nearly) <= _repeats_max(table):
@@ -96,9 +96,10 @@ def _take_declared(table: TableDraft) -> None:
         table.primary_key, table.key_reason = names, "declared"
         return
     table.key_reason = f"none: the declared {', '.join(names)} is NULL in some rows"
-    table.checks.append(
+    table.check(
         f"the declared primary key ({', '.join(names)}) is not taken, as {missing[0]} is NULL in "
-        "some rows"
+        "some rows",
+        Cost.LINKS,
     )
 
 
@@ -144,7 +145,9 @@ def _take_composite(table: TableDraft, names: tuple[str, ...], extra: int) -> No
         return
     table.primary_key = names
     table.key_reason = "inferred: no two rows share these first columns"
-    table.checks.append(f"primary key ({', '.join(names)}) is inferred, as no two rows share it")
+    table.check(
+        f"primary key ({', '.join(names)}) is inferred, as no two rows share it", Cost.LINKS
+    )
 
 
 def _take_repeated(table: TableDraft, names: tuple[str, ...], extra: int) -> None:
@@ -153,9 +156,10 @@ def _take_repeated(table: TableDraft, names: tuple[str, ...], extra: int) -> Non
     what = "it" if len(names) == 1 else "these first columns"
     table.key_reason = f"inferred: {extra:,} rows repeat {what}"
     listed = names[0] if len(names) == 1 else f"({', '.join(names)})"
-    table.checks.append(
+    table.check(
         f"primary key {listed} is inferred, though {extra:,} rows repeat the key of another: of "
-        "these the first is kept (on_duplicate_key)"
+        "these the first is kept (on_duplicate_key)",
+        Cost.LINKS,
     )
 
 
@@ -178,7 +182,9 @@ def draft_foreign_keys(connection: Connection, tables: Sequence[TableDraft]) -> 
             column.foreign_key = ColumnRef(found.key.table.name, found.key.name)
             why = "name" if found.score else "values"
             column.reason = f"by {why}: {found.overlap.text(str(column.foreign_key))}"
-            column.checks.append(f"foreign key to {column.foreign_key} is inferred {column.reason}")
+            column.check(
+                f"foreign key to {column.foreign_key} is inferred {column.reason}", Cost.LINKS
+            )
     for table in tables:
         for parent in tables:
             _infer_composite(connection, table, parent)
@@ -208,10 +214,11 @@ def _say_nearly_key(
     ]
     if pointing:
         verb = "points" if len(pointing) == 1 else "point"
-        table.checks.append(
+        table.check(
             f"{column.name} would be the key but for {repeats:,} rows that repeat it, and "
             f"{', '.join(pointing)} {verb} at it without a link: see primary_key, on_duplicate_key "
-            "and foreign_key"
+            "and foreign_key",
+            Cost.LINKS,
         )
 
 
@@ -252,8 +259,8 @@ def _declared_keys(connection: Connection, tables: Sequence[TableDraft], table: 
             table.column(name).reason = text
         if overlap.count and overlap.share < 1:
             missing = overlap.count - overlap.found
-            table.column(columns[0]).checks.append(
-                f"{missing:,} of {overlap.count:,} values name no row of {parent_name}"
+            table.column(columns[0]).check(
+                f"{missing:,} of {overlap.count:,} values name no row of {parent_name}", Cost.LINKS
             )
 
 
@@ -294,4 +301,4 @@ def _infer_composite(connection: Connection, table: TableDraft, parent: TableDra
     text = overlap.text(f"{parent.name} ({', '.join(parent.primary_key)})")
     for name in columns:
         table.column(name).reason = f"by name: {text}"
-    table.checks.append(f"foreign key ({', '.join(columns)}) is inferred by name: {text}")
+    table.check(f"foreign key ({', '.join(columns)}) is inferred by name: {text}", Cost.LINKS)

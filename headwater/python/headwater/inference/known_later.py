@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headwater.facts.names import words_of
-from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.inference.parent_times import NewerParents, has_own_time
 from headwater.inference.times import ROWS_MIN, order_of
 from headwater.metadata.parts import Known
@@ -128,10 +128,11 @@ def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParent
         elif not _propose_name(column) and column.foreign_key is None:
             doubtful.append(column.name)
     if plan is not None and doubtful and not VALID & set(words_of(plan.column.name)):
-        table.checks.append(
+        table.check(
             f"{plan.column.name} is {plan.text(time.name)}; shown before it: "
             f"{listed(doubtful, DOUBTFUL_MAX)}. If one of these is known only then, set its "
-            f"known_at to {plan.column.name}"
+            f"known_at to {plan.column.name}",
+            Cost.FUTURE,
         )
 
 
@@ -239,7 +240,7 @@ def _propose_newer(table: TableDraft, column: ColumnDraft, newer: NewerParents) 
         return False
     text = f"{row[1]:,} of the {row[0]:,} rows it names are newer than its own"
     if column.facts.is_full:  # set from the start, to something that was planned
-        column.checks.append(f"{text}: they are shown only when their time has come")
+        column.check(f"{text}: they are shown only when their time has come", Cost.FUTURE)
     else:
         propose(column, Known("never"), text)
     return True
@@ -256,7 +257,7 @@ def _propose_name(column: ColumnDraft) -> bool:
     if is_counter(words, column.stype) or is_state:
         propose(column, Known("never"), "by its name it changes after its row was written")
     elif words[-1] == "status" and column.stype == "categorical":
-        column.checks.append("a status may change after its row is written: see known_at")
+        column.check("a status may change after its row is written: see known_at", Cost.FUTURE)
     else:
         return False
     return True
@@ -276,4 +277,4 @@ def is_counter(words: Sequence[str], stype: str) -> bool:
 def propose(column: ColumnDraft, known: Known, why: str) -> None:
     """Hide a column until something is known, and say so."""
     column.known_at = known
-    column.checks.append(f"proposal: known_at {known.to_json()} ({why})")
+    column.check(f"proposal: known_at {known.to_json()} ({why})", Cost.FUTURE)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import table_words
-from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.inference.overlaps import key_text
 from headwater.metadata.parts import ColumnRef
 from headwater.sources.database import Connection, one_row
@@ -72,7 +72,7 @@ def check_late_parents(tables: Sequence[TableDraft], newer: NewerParents) -> Non
                 names.append(f"{table.name}.{'+'.join(key.columns)}")
                 total, late = total + rows, late + newer_rows
         if late and late >= NEARLY_ALL * total:
-            parent.first_checks.append(_late_text(parent, names, total, late))
+            parent.check(_late_text(parent, names, total, late), Cost.UNSEEN)
 
 
 def _late_text(parent: TableDraft, names: Sequence[str], total: int, late: int) -> str:
@@ -109,11 +109,12 @@ def say_untimed(tables: Sequence[TableDraft]) -> None:
         parents = _timed_parents(tables, table)
         if table.temporal_column is None and parents:
             name = parents[0].name
-            table.checks.append(
+            table.check(
                 f"has no time, so its rows are shown at any time, though they point at {name}, "
                 "which has one; if they come into being with it, add a column with "
                 f'"taken_from": "{name}.{parents[0].temporal_column}" and make it the '
-                "temporal_column"
+                "temporal_column",
+                Cost.FUTURE,
             )
 
 
@@ -132,9 +133,10 @@ def _take_time(tables: Sequence[TableDraft], table: TableDraft) -> bool:
     column = ColumnDraft(taken, facts, "ignored", f"not of the source: the time of {parent.name}")
     column.taken_from = ColumnRef(parent.name, name)
     column.unit, column.format = parent.column(name).unit, parent.column(name).format
-    column.checks.append(
+    column.check(
         f"proposal: {table.name} has no time of its own and takes that of the row of {parent.name} "
-        "it belongs to; without one its rows would be shown at any time"
+        "it belongs to; without one its rows would be shown at any time",
+        Cost.FUTURE,
     )
     table.columns.append(column)
     table.temporal_column, table.time_reason = taken, f"taken from {parent.name}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 
 VALUES_MIN = 50
 UNIQUE = 0.9  # distinct values of all
@@ -32,7 +32,7 @@ def suggest_names_left_out(tables: Sequence[TableDraft]) -> None:
         if table.name in referred:
             for column in table.columns:
                 if _is_name(column) and (table.name, column.name) not in references:
-                    column.checks.append(CHECK)
+                    column.check(CHECK, Cost.HINT)
 
 
 def _is_name(column: ColumnDraft) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import singular, words_of
-from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import literal
 from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE
@@ -75,7 +75,7 @@ def _take(table: TableDraft, column: ColumnDraft) -> None:
     table.temporal_column = column.name
     missing = column.facts.row_count - column.facts.value_count
     if missing:
-        table.checks.append(f"{missing:,} rows have no {column.name} and would never be shown")
+        table.check(f"{missing:,} rows have no {column.name} and would never be shown", Cost.FUTURE)
     source = table.source.columns[table.slot(column.name)]
     if (source.type == "VARCHAR" or column.format) and source.declared != "DATE":
         table.time_resolution = "day" if table.holds_days(column.name) else "instant"
@@ -104,7 +104,7 @@ def _temporal(
         orders = [order_of(connection, table, column, other) for other in stamps if other != column]
         if orders and all(later > earlier == 0 for later, earlier in orders):
             table.time_reason = "of the times that every row has, never after another"
-            table.checks.append(f"temporal column {column.name}: {table.time_reason}")
+            table.check(f"temporal column {column.name}: {table.time_reason}", Cost.FUTURE)
             return column
     return None
 
@@ -127,14 +127,15 @@ def draft_doubtful_time(connection: Connection, table: TableDraft, *, is_referre
             others = " or ".join(c.name for c in stamps if c is not column)
             other = f'; else set "temporal_column" to {others}' if others else ""
             table.time_reason = why
-            table.checks.append(
-                f"temporal column {column.name} ({why}): rows are shown from then on{other}"
+            table.check(
+                f"temporal column {column.name} ({why}): rows are shown from then on{other}",
+                Cost.FUTURE,
             )
             _take(table, column)
             return
     if beginnings and table.source.row_count:
         names = ", ".join(column.name for column in beginnings)
-        table.checks.append(f"no temporal column is obvious among {names}")
+        table.check(f"no temporal column is obvious among {names}", Cost.FUTURE)
 
 
 def _kind(table: TableDraft, column: ColumnDraft) -> str:
@@ -177,9 +178,10 @@ def find_zone(connection: Connection, tables: Sequence[TableDraft]) -> str | Non
                 found = _zones_of(connection, table, naive, other)
                 zones.add(found[0] if found else "")
                 named = f", as in {found[0]}" if found else ""
-                naive.checks.append(
+                naive.check(
                     f"the time of {other.name} without its zone: always whole hours apart{named}; "
-                    f"{other.name} is taken"
+                    f"{other.name} is taken",
+                    Cost.FUTURE,
                 )
                 break
     return zones.pop() if len(zones) == 1 and "" not in zones else None

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.facts.names import words_of
-from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.inference.known_later import STATES, is_counter, propose
 from headwater.inference.overlaps import key_text
 from headwater.metadata.parts import ForeignKey, Known
@@ -440,7 +440,7 @@ def _hide(table: TableDraft, column: ColumnDraft, total: Total, rows: str) -> No
     elif table.temporal_column is not None and total.kind not in ("count", "number"):
         # The time at which it is known would give away how long the row is active.
         column.stype, column.reason, column.known_at = "ignored", why, Known()
-        column.checks.append(f"ignored, as {why}: shown at any time, it gives the end away")
+        column.check(f"ignored, as {why}: shown at any time, it gives the end away", Cost.FUTURE)
     else:
         propose(column, Known("never"), why)
 

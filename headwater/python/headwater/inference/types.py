@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.measure import NEVER_VALUES
 from headwater.facts.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
-from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.sources.source import SourceColumn
 from headwater.sources.value_sql import (
     JULIAN_1970,
@@ -177,22 +177,23 @@ def _check_times(column: ColumnDraft, facts: ColumnFacts, *, is_said: bool) -> N
     if column.stype == "timestamp":
         if form.startswith("%Y%m%d"):
             days = f"{facts.smallest:.0f} to {facts.largest:.0f}"
-            column.checks.append(f"taken for times as {form}: {days}")
+            column.check(f"taken for times as {form}: {days}")
         if "%y" in form:
-            column.checks.append(f"times as {form}: of a year, 69 is 1969 and 68 is 2068")
+            column.check(f"times as {form}: of a year, 69 is 1969 and 68 is 2068")
     elif facts.has_two_formats:
-        column.checks.append(
+        column.check(
             "looks like dates, but day first and month first fit alike; if they are, set stype "
-            'timestamp and "format": "%d/%m/%Y" or "%m/%d/%Y", as the case may be'
+            'timestamp and "format": "%d/%m/%Y" or "%m/%d/%Y", as the case may be',
+            Cost.FUTURE,
         )
     elif facts.unread_times:
-        column.checks.append(facts.unread_times)
+        column.check(facts.unread_times, Cost.FUTURE)
     elif (
         not is_said
         and DATE_WORDS & set(words_of(column.name)[-1:])
         and column.stype in ("numerical", "categorical", "text")
     ):
-        column.checks.append(_unread_name(facts))
+        column.check(_unread_name(facts), Cost.FUTURE)
 
 
 def _unread_name(facts: ColumnFacts) -> str:
@@ -228,25 +229,26 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
         "boolean": facts.value_count - facts.word_count,
     }.get(column.stype, 0)
     if failing > 0 and source.type == "VARCHAR":
-        column.checks.append(
+        column.check(
             f"{failing:,} of {facts.value_count:,} values are not of type"
             f" {column.stype} and become NULL"
         )
     unit = _epoch_unit(column.name, facts)
     if unit is not None and column.stype == "timestamp":
         first, last = (_day(count, unit) for count in (facts.smallest, facts.largest))
-        column.checks.append(f"taken for a time in {_unit_text(unit)}: {first} to {last}")
+        column.check(f"taken for a time in {_unit_text(unit)}: {first} to {last}")
     elif unit is not None and column.stype == "numerical":
-        column.checks.append(
+        column.check(
             f"looks like a time in {_unit_text(unit)}, but is text, which is read as a number; to "
-            "have times, write them as such or as numbers of SQLite, Parquet or a data frame"
+            "have times, write them as such or as numbers of SQLite, Parquet or a data frame",
+            Cost.FUTURE,
         )
     _check_times(column, facts, is_said=unit is not None)
     is_text = column.stype in ("text", "categorical")
     is_label = bool(facts.padded_count or LABEL_WORDS & set(words_of(column.name)))
     is_marked = facts.marked_count and facts.mostly(facts.number_count + facts.marked_count)
     if is_text and not is_label and is_marked:
-        column.checks.append(
+        column.check(
             f"looks like numbers, but {facts.marked_count:,} of {facts.value_count:,} have a"
             " currency, %, brackets or commas: to have numbers, write them as such (1001.5), by a"
             " view or another export"
@@ -254,7 +256,7 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
     words = [text for text in facts.nulls if text not in NEVER_VALUES]
     if words:
         listed = ", ".join(f"'{text}' ({facts.nulls[text]:,})" for text in words)
-        column.checks.append(f"taken for NULL: {listed}")
+        column.check(f"taken for NULL: {listed}")
     doubtful = {
         text: count
         for text, count in facts.doubtful.items()
@@ -262,8 +264,8 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
     }
     if doubtful:
         listed = ", ".join(f"'{text}' ({count:,})" for text, count in doubtful.items())
-        column.checks.append(f"kept as a value: {listed}; if it means NULL, add it to null_values")
+        column.check(f"kept as a value: {listed}; if it means NULL, add it to null_values")
     for text, count in facts.sentinels.items():
-        column.checks.append(
+        column.check(
             f"{count:,} times are {text}; if that means never or not known, add it to null_values"
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.inference.overlaps import measure_overlap
 from headwater.sources.database import Connection
 
@@ -35,9 +35,10 @@ def suggest_value_tables(connection: Connection, tables: Sequence[TableDraft]) -
                     group.append(second)
         for group in groups:
             listed = ", ".join(f'"{table.name}.{name}"' for name in group)
-            table.checks.append(
+            table.check(
                 f"{', '.join(group)} name the same things, and no table lists them: a table with "
-                f'"values_of": [{listed}] would connect the rows that share them'
+                f'"values_of": [{listed}] would connect the rows that share them',
+                Cost.HINT,
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from databases import DAY, TinyDatabase, TinyTable, draft, shared_data, sql_types
-from headwater.inference.draft import Draft, TableDraft
+from headwater.inference.draft import Cost, Draft, TableDraft
 from headwater.inference.infer import draft_source
 
 
@@ -318,6 +318,19 @@ def test_a_column_that_is_set_where_the_target_is_true_is_hidden() -> None:
     assert task.target_column == "bad"
     assert [str(column) for column in task.hidden_columns] == ["jobs.why"]
     assert "why (whether it has a value: one to one)" in task.note
+
+
+def test_what_concerns_the_future_is_said_first() -> None:
+    """Then links, then values, then what may get better: in the whole draft, and in each note."""
+    database = members()
+    kinds, rows = database["purchases"].types, database["purchases"].rows
+    database["purchases"] = TinyTable(
+        {**kinds, "shop": "TEXT"}, [(*row, ["-", "a1", "b2"][j % 3]) for j, row in enumerate(rows)]
+    )
+    found = draft(database)
+    costs = [check.cost for _, _, check in found.named_checks()]
+    assert costs == sorted(costs) and {Cost.FUTURE, Cost.LINKS, Cost.VALUES} <= set(costs)
+    assert "known_at never" in found.every_check()[0]
 
 
 # ---- from the field ----------------------------------------------------------------------------
