@@ -277,12 +277,22 @@ class _SeedMaker:
         found = [t for t in self.tables if t.table.name in names and t.temporal and t.row_count]
         ends = []
         for table in found:
-            query = f"SELECT max({table.time()}) FROM {table.relation}"
-            newest = one_row(self.connection, query)[0]
+            newest = self.newest(table)
             if newest is not None:
                 # A day that counts when it is over has ended already.
                 ends.append(newest if table.days else (newest // DAY_US + 1) * DAY_US)
         return (tuple(t.table.name for t in found), max(ends)) if ends else nothing
+
+    def newest(self, table: CanonicalTable) -> int | None:
+        """The newest time of a table without those that are far from all others, such as a year
+        2200 by mistake: further after the last hundredth than this is after half of the rows."""
+        times = f"(SELECT {table.time()} AS t FROM {table.relation})"
+        row = one_row(
+            self.connection,
+            f"SELECT max(t) FILTER (WHERE t <= late + (late - half)) FROM {times}, (SELECT "
+            f"quantile_disc(t, 0.99) AS late, quantile_disc(t, 0.5) AS half FROM {times})",
+        )
+        return None if row[0] is None else int(row[0])
 
     def check_anchor(self) -> None:
         """Refuse columns that say of several rows that they are the anchor."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from headwater.facts.names import words_of
 from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.inference.parent_times import NewerParents, has_own_time
-from headwater.inference.times import ROWS_MIN, order_of
+from headwater.inference.times import ROWS_MIN, kind_of, order_of
 from headwater.metadata.parts import Known
 from headwater.notebook import listed
 from headwater.sources.database import Connection, one_row
@@ -40,8 +40,16 @@ STATES = {
 OUTCOMES = {
     "outcome", "result", "status", "disposition", "resolution", "verdict", "feedback", "complaint",
     "review", "satisfaction", "satisfied", "actual", "final", "runner", "show", "noshow", "success",
-    "successful", "win", "winner", "default", "late", "delay", "overdue", "arrears", "reason",
-    "score", "rating", "grade", "rank", "points", "happened", "fraud", "damage", "loss", "penalty",
+    "successful", "win", "winner", "default", "delay", "overdue", "arrears", "happened", "fraud",
+    "damage", "loss", "penalty", "fine", "recovery", "recoveries", "repayment", "refund", "tip",
+    "fare",
+}  # fmt: skip
+# The same as the last word of a name.
+LAST_OUTCOMES = {"late", "reason", "score", "rating", "grade", "rank", "points"}
+# Words of columns that were known before, or are only expected, as in credit_score.
+KNOWN_BEFORE = {
+    "credit", "policy", "visit", "model", "prior", "previous", "expected", "estimated", "planned",
+    "risk", "initial", "target", "limit", "max", "min",
 }  # fmt: skip
 # Participles of acts that write a row, and of qualities.
 BEGINNINGS = {
@@ -63,17 +71,18 @@ ALSO_DONE = {
 }  # fmt: skip
 # Values that say how something ended, or how far it has come.
 ENDINGS = {
-    "accepted", "active", "approved", "arrived", "attended", "bounced", "cancelled", "canceled",
+    "accepted", "approved", "arrived", "attended", "bounced", "cancelled", "canceled",
     "charged off", "closed", "completed", "complete", "converted", "damaged", "declined", "default",
-    "defaulted", "delayed", "delivered", "denied", "done", "draw", "early", "expired", "failed",
+    "defaulted", "delayed", "delivered", "denied", "done", "expired", "failed",
     "failure", "finished", "fulfilled", "fully paid", "in progress", "in transit", "late", "lost",
-    "missed", "no show", "noshow", "on time", "ontime", "open", "overdue", "paid", "passed",
+    "missed", "no show", "noshow", "on time", "ontime", "overdue", "paid", "passed",
     "pending", "received", "refunded", "rejected", "resolved", "returned", "scheduled", "shipped",
-    "showed up", "success", "succeeded", "successful", "tie", "unpaid", "win", "withdrawn", "won",
-    "written off", "loss", "did not finish", "dnf", "attending", "absent", "present", "kept",
+    "showed up", "success", "succeeded", "successful", "unpaid", "win", "withdrawn", "won",
+    "written off", "loss", "did not finish", "dnf", "attending", "absent", "kept",
 }  # fmt: skip
 ENDINGS_SHARE = 0.5  # of a column's values
 VALUES_MAX = 64  # distinct, of a column whose values are looked at
+PROPOSAL = "proposal: known_at"
 DOUBTFUL_MAX = 8  # columns that are named
 VALID = {"valid", "effective", "expires", "expiry", "expiration", "thru", "until"}  # of a rule
 LATER_SHARE = 0.01
@@ -100,8 +109,11 @@ class LateTime(NamedTuple):
 
 
 def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParents) -> None:
-    """Propose known_at for the columns of a timed table that look written later than their row."""
-    if not has_own_time(table) or table.source.row_count == 0:
+    """Propose known_at for the columns of a table that look written later than their row."""
+    if table.source.row_count == 0:
+        return
+    if not has_own_time(table):
+        _draft_open_times(connection, table)
         return
     time = table.column(table.temporal_column or "")
     late = [
@@ -134,6 +146,26 @@ def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParent
             f"known_at to {plan.column.name}",
             Cost.FUTURE,
         )
+
+
+def _draft_open_times(connection: Connection, table: TableDraft) -> None:
+    """Propose when columns are known if rows are shown at any time, or from the time of another row
+    on: each time when it has come, and with it the columns that are set in the same rows."""
+    partly = []
+    for column in table.columns:
+        facts = column.facts
+        is_time = column.stype == "timestamp" and column.name != table.temporal_column
+        if not is_time or column.is_total or column.same_time_as or not facts.value_count:
+            continue
+        if kind_of(table, column) != "personal":
+            why = f"a time of {facts.value_count:,} of {facts.row_count:,} rows, not their own"
+            propose(column, Known("column", column.name), why)
+            if not facts.is_full:
+                partly.append(LateTime(column, 0, facts.value_count, 1, is_overwritten=False))
+    keys = {*table.primary_key, *(name for key in table.every_key() for name in key.columns)}
+    for column in table.columns:
+        if column.stype not in ("timestamp", "ignored") and column.name not in keys:
+            _propose_companion(connection, table, column, partly)
 
 
 def _late_time(
@@ -179,7 +211,7 @@ def _plan(
         return found[0] if found else None
     means = ", ".join(f"avg(epoch({table.over(one.column.name)}))" for one in found)
     row = one_row(connection, f"SELECT {means} FROM raw.t{table.source.index}")
-    return max(zip(row, found, strict=True), key=lambda pair: pair[0])[1]
+    return max(zip(row, found, strict=True), key=lambda pair: pair[0] or 0.0)[1]
 
 
 def _outcome(connection: Connection, table: TableDraft, column: ColumnDraft) -> str | None:
@@ -188,11 +220,13 @@ def _outcome(connection: Connection, table: TableDraft, column: ColumnDraft) -> 
     if column.foreign_key is not None:
         return None
     words = words_of(column.name)
-    is_done = column.stype == "boolean" and any(
+    if KNOWN_BEFORE & set(words):
+        return None
+    is_done = column.stype in ("boolean", "numerical") and any(
         word in STATES | ALSO_DONE or (DONE.fullmatch(word) and word not in BEGINNINGS)
         for word in words
     )
-    if is_done or OUTCOMES & set(words):
+    if is_done or OUTCOMES & set(words) or LAST_OUTCOMES & set(words[-1:]):
         return "an outcome by its name"
     if column.stype != "categorical" or column.facts.distinct_count > VALUES_MAX:
         return None
@@ -277,4 +311,5 @@ def is_counter(words: Sequence[str], stype: str) -> bool:
 def propose(column: ColumnDraft, known: Known, why: str) -> None:
     """Hide a column until something is known, and say so."""
     column.known_at = known
-    column.check(f"proposal: known_at {known.to_json()} ({why})", Cost.FUTURE)
+    column.checks = [one for one in column.checks if not one.startswith(PROPOSAL)]
+    column.check(f"{PROPOSAL} {known.to_json()} ({why})", Cost.FUTURE)

@@ -138,7 +138,7 @@ def _told_by(connection: Connection, table: TableDraft, target: ColumnDraft) -> 
     each with the evidence that an audit of a store measures."""
     columns = [c for c in table.columns if c is not target and _is_shown(table, c)]
     selected = [f"{_value(table, column)} AS v{j}" for j, column in enumerate([target, *columns])]
-    step = table.source.row_count // SAMPLE_ROWS + 1
+    step = target.facts.value_count // SAMPLE_ROWS + 1
     keys = ", ".join(table.value(name) for name in table.primary_key)
     sampled = f" AND hash({keys}) % {step} = 0" if step > 1 else ""
     result = connection.execute(

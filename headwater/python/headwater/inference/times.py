@@ -37,7 +37,7 @@ CREATION = re.compile(
     r"submitted|published|received|logged|recorded|inserted|added)|creat.*|_at$",
     re.IGNORECASE,
 )
-STARTS = ("last", "birth", "updat", "modif")  # of words that are written together: lastlogin
+STARTS = ("last", "updat", "modif")  # of words that are written together: lastlogin
 TAIL = re.compile(r"(date|time|day|at|on|ts)$")
 NULL_SHARE_MAX = 0.02  # of rows without a time
 PARTLY = 0.5  # of rows that have a time that not every row has
@@ -91,7 +91,7 @@ def _declared(table: TableDraft) -> ColumnDraft | None:
 def _temporal(
     connection: Connection, table: TableDraft, stamps: list[ColumnDraft]
 ) -> ColumnDraft | None:
-    beginnings = [column for column in stamps if _kind(table, column) == "beginning"]
+    beginnings = [column for column in stamps if kind_of(table, column) == "beginning"]
     candidates = [column for column in beginnings if _has_times(column.facts)]
     if len(candidates) == 1:
         table.time_reason = "the one time that every row has"
@@ -113,14 +113,16 @@ def draft_doubtful_time(connection: Connection, table: TableDraft, *, is_referre
     """A time for a table that would have none, to be checked: if every row has several times, the
     latest; in a table that no other one refers to a time that half of the rows have; or an end."""
     stamps = _stamps(table)
-    beginnings = [column for column in stamps if _kind(table, column) == "beginning"]
+    beginnings = [column for column in stamps if kind_of(table, column) == "beginning"]
     every = [column for column in beginnings if _has_times(column.facts)]
     some = [c for c in beginnings if c.facts.value_count >= PARTLY * c.facts.row_count]
-    ends = [c for c in stamps if _kind(table, c) == "end" and _has_times(c.facts)]
+    ends = [c for c in stamps if kind_of(table, c) == "end" and _has_times(c.facts)]
+    kept = [c for c in stamps if kind_of(table, c) == "overwritten" and _has_times(c.facts)]
     for found, why in (
         (every, "of the times that every row has, none of which comes first, the latest"),
         ([] if is_referred_to else some, "the latest of the times that most rows have"),
         (ends, "named as an end, but there is no other time"),
+        ([] if is_referred_to else kept, "named as overwritten, but there is no other time"),
     ):
         if found and table.source.row_count:
             column = _latest(connection, table, found)
@@ -138,16 +140,17 @@ def draft_doubtful_time(connection: Connection, table: TableDraft, *, is_referre
         table.check(f"no temporal column is obvious among {names}", Cost.FUTURE)
 
 
-def _kind(table: TableDraft, column: ColumnDraft) -> str:
-    """By the name of a time: "beginning", "end", or "other", which is never the time of a row."""
+def kind_of(table: TableDraft, column: ColumnDraft) -> str:
+    """By the name of a time: "beginning", "end", "overwritten", or "personal", which is never the
+    time of a row."""
     words = {TAIL.sub("", word) or word for word in words_of(column.name)} | set(
         words_of(column.name)
     )
-    if PERSONAL & words:
+    if PERSONAL & words or any(word.startswith("birth") for word in words):
         of_deaths = DEATHS & {singular(word) for word in words_of(table.name)}
-        return "beginning" if of_deaths and {"death", "died"} & words else "other"
+        return "beginning" if of_deaths and {"death", "died"} & words else "personal"
     if OVERWRITTEN & words or any(word.startswith(STARTS) for word in words):
-        return "other"
+        return "overwritten"
     return "end" if ENDINGS & words and not BEGINNINGS & words else "beginning"
 
 
@@ -157,7 +160,8 @@ def _latest(
     """The one that is later than the others in the mean."""
     means = ", ".join(f"avg(epoch({table.over(column.name)}))" for column in columns)
     row = one_row(connection, f"SELECT {means} FROM raw.t{table.source.index}")
-    return max(zip(row, columns, strict=True), key=lambda pair: pair[0])[1]
+    found = [pair for pair in zip(row, columns, strict=True) if pair[0] is not None]
+    return max(found, key=lambda pair: pair[0])[1] if found else columns[0]  # all are infinite
 
 
 # ---- one time with a zone and without ------------------------------------------------------------

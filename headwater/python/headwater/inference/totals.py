@@ -24,29 +24,32 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.facts.names import words_of
+from headwater.facts.association import correlation, rank
+from headwater.facts.names import singular, table_words, words_of
 from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.inference.known_later import STATES, is_counter, propose
 from headwater.inference.overlaps import key_text
+from headwater.inference.parent_times import has_own_time
 from headwater.metadata.parts import ForeignKey, Known
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import literal
-from headwater.sources.value_sql import canonical_text, to_boolean, to_numerical
+from headwater.sources.value_sql import canonical_text, category_text, to_boolean, to_numerical
 
 ROWS_MAX = 20_000  # of a table that are compared, by a hash of their keys
 ROWS_MIN = 20  # that must have a value
 PROVEN = 0.97  # of the rows with a value have that of the rows that refer to them
 PARTLY = 0.6  # are enough if there are many values, as some rows may not be counted
 MANY = 20  # distinct values
+FIRST = 200  # rows by which nearly all other columns are ruled out
+FOLLOWS = 0.5  # the correlation of ranks by which a number grows with the rows below
 VARYING_MIN = 10  # rows of which those that refer to them differ
 SUMMED_MAX = 12  # columns of a table of which totals are made
 FACTORS_MAX = 5  # of which products are added up too
 CATEGORIES_MAX = 8  # of a column of which each category is counted
 LATER_SHARE = 0.01  # of the rows that refer to a timed row are later than it
-TOTAL_WORDS = {
-    "total", "totals", "lifetime", "cumulative", "balance", "balances", "ltv", "ytd", "overall",
-    "alltime", "sum",
-}  # fmt: skip
+STRONG_WORDS = {"lifetime", "cumulative", "balance", "balances", "ltv", "ytd", "alltime"}
+TOTAL_WORDS = {"total", "totals", "overall", "sum"}
+STATE_WORDS = {"status", "state", "active"}
 LAST_WORDS = {"last", "latest", "newest", "recent", "current"}
 COUNT_WORDS = {"count", "counts"}
 COUNT_BEGINNINGS = {"num", "nb", "n", "number", "count"}
@@ -125,19 +128,21 @@ class Values(NamedTuple):
 
 def draft_totals(connection: Connection, tables: Sequence[TableDraft]) -> None:
     """Hide the columns that the rows of other tables prove to be totals or last values, and those
-    of tables without a time that are called so."""
+    that are called so and grow with the number of these rows; check the others of such names."""
     for table in tables:
         below = [one for one in _below(tables, table) if _time_below(one) is not None]
         if not table.source.row_count or not below:
             continue
         open_columns = _open_columns(table)
-        for one in below:
-            if open_columns and _is_later(connection, table, one):
-                _prove(connection, table, one, open_columns)
-                open_columns = [c for c in open_columns if not c.is_total]
-        if table.temporal_column is None and not _has_timed_parent(tables, table):
+        follows: dict[str, float] = {}
+        later = [one for one in below if open_columns and _is_later(connection, table, one)]
+        for one in later:
+            _prove(connection, table, one, open_columns, follows)
+            open_columns = [c for c in open_columns if not c.is_total]
+        if later and not _has_timed_parent(tables, table):
+            names = {word for one in later for word in table_words(one.table.name)}
             for column in open_columns:
-                _propose_by_name(column, below[0].table)
+                _propose_by_name(table, column, later[0].table, names, follows)
 
 
 def drop_last_times(connection: Connection, tables: Sequence[TableDraft]) -> list[TableDraft]:
@@ -146,7 +151,7 @@ def drop_last_times(connection: Connection, tables: Sequence[TableDraft]) -> lis
     found = []
     for table in tables:
         name = table.temporal_column
-        if name is None or table.source.time_column is not None:
+        if name is None or table.source.time_column is not None or not has_own_time(table):
             continue
         column = table.column(name)
         for one in _below(tables, table):
@@ -167,14 +172,17 @@ def _below(tables: Sequence[TableDraft], table: TableDraft) -> Iterator[Below]:
     found = []
     for other in tables:
         for key in other.every_key():
-            if key.table == table.name and other is not table:
+            if key.table == table.name:
                 found.append(Below(((other, key),)))
     yield from found
-    for one in found:
+    for one in (one for one in found if one.table is not table):
         middle = one.table
         for other in tables:
             for key in other.every_key():
-                if key.table == middle.name and other not in (middle, table):
+                is_shown = other.temporal_column is None and any(
+                    key.table == table.name for key in other.every_key()
+                )  # at any time, so that its number can be counted
+                if key.table == middle.name and other not in (middle, table) and not is_shown:
                     yield Below((*one.path, (other, key)))
 
 
@@ -249,12 +257,25 @@ def _keys(table: TableDraft, below: Below) -> tuple[list[str], str]:
 
 
 def _prove(
-    connection: Connection, table: TableDraft, below: Below, columns: Sequence[ColumnDraft]
+    connection: Connection,
+    table: TableDraft,
+    below: Below,
+    columns: Sequence[ColumnDraft],
+    follows: dict[str, float],
 ) -> None:
-    """Hide the columns that equal a total of the rows that refer to them."""
+    """Hide the columns that equal a total of the rows that refer to them.
+
+    follows: of each number the largest correlation of ranks with the number of these rows; it is
+        kept up.
+    """
     totals = _totals(connection, below)
     own, measured = _measure(connection, table, below, columns, totals)
+    counts = next(found[0] for total, found in measured if total.sql == "count(*)")
     for column, values in zip(columns, own, strict=True):
+        if column.stype == "numerical" and values.has.sum() >= ROWS_MIN:
+            theirs = np.where(counts.has, counts.values, 0)[values.has].astype(np.float64)
+            grows = correlation(rank(values.values[values.has]), rank(theirs))
+            follows[column.name] = max(grows, follows.get(column.name, 0.0))
         for total, found in measured:
             count = _equal(table, column, values, total, found)
             if count is not None:
@@ -303,14 +324,16 @@ def _value(table: TableDraft, column: ColumnDraft, alias: str) -> str:
         return f"CAST({to_numerical(raw, kind, decimal=decimal)[0]} AS DOUBLE)"
     if column.stype == "boolean":
         return f"CAST({to_boolean(raw, kind)[0]} AS INTEGER)"
-    return canonical_text(raw, kind)
+    return category_text(raw, kind) if column.stype == "categorical" else canonical_text(raw, kind)
 
 
 def _totals(connection: Connection, below: Below) -> tuple[list[Total], list[str]]:
     """Totals of rows that refer to one row, and SQL of the columns `t`, `v0`, `v1`, … that they
-    are made of."""
+    are made of; `o` is their key."""
     table, where = below.table, f"of its rows in {below.table.name}"
     totals, selected = _newest(below)
+    keys = [key_text(table, name, "b0.") for name in table.primary_key] or ["NULL"]
+    selected.append(f"({', '.join(keys)}) AS o")
     differs = totals[0].varies
     totals += [
         Total(f"the number {where}", "count", "count(*)", "true", is_added=True),
@@ -333,8 +356,13 @@ def _totals(connection: Connection, below: Below) -> tuple[list[Total], list[str
             totals += [
                 Total(f"the sum of {of}", "number", f"sum({v})", "count(*) > 1", is_added=True),
                 Total(f"the mean {of}", "number", f"avg({v})", differs, is_added=True),
-                Total(f"the largest {of}", "number", f"max({v})", differs),
-                Total(f"the smallest {of}", "number", f"min({v})", differs),
+                # One that several rows have may be a limit, or the price of a thing.
+                Total(
+                    f"the largest {of}", "number", f"max({v})", f"max({v}, 2)[1] > max({v}, 2)[2]"
+                ),
+                Total(
+                    f"the smallest {of}", "number", f"min({v})", f"min({v}, 2)[1] < min({v}, 2)[2]"
+                ),
             ]
         if column.stype == "categorical" and column.facts.distinct_count <= CATEGORIES_MAX:
             for text in _texts(connection, table, column):
@@ -342,13 +370,22 @@ def _totals(connection: Connection, below: Below) -> tuple[list[Total], list[str
                 totals.append(
                     Total(f"the number {where} with {column.name} '{text}'", "count", count, "true")
                 )
-        last = f"arg_max({v}, t)"
-        changes = f"{last} IS DISTINCT FROM arg_min({v}, t)"
-        totals.append(Total(f"the last {of}", f"last {column.stype}", last, changes))
+        # If several have the last time: the first by the key, or the last.
+        for last, first in (
+            (f"arg_min({v}, (-epoch_us(t), o))", f"arg_min({v}, (t, o))"),
+            (f"arg_max({v}, (t, o))", f"arg_max({v}, (-epoch_us(t), o))"),
+        ):
+            changes = f"{last} IS DISTINCT FROM {first}"
+            totals.append(Total(f"the last {of}", f"last {column.stype}", last, changes))
     for (v, name), (w, other) in combinations(numbers[:FACTORS_MAX], 2):
         of = f"the sum of {name} x {other} {where}"
         totals.append(Total(of, "number", f"sum({v} * {w})", "count(*) > 1", is_added=True))
     return totals, selected
+
+
+def _is_alone(name: str, value: str) -> str:
+    """SQL: whether only one value is the largest ("max") or the smallest ("min")."""
+    return f"{name}({value}, 2)[1] <> {name}({value}, 2)[2]"
 
 
 def _newest(below: Below) -> tuple[list[Total], list[str]]:
@@ -390,15 +427,20 @@ def _equal(
     if total.kind not in KINDS[column.stype]:
         return None
     theirs, differ = found
+    is_sum = total.kind in ("count", "number")
     values, rows = theirs.values, own.has & theirs.has
-    if total.kind in ("count", "number"):  # of no rows it is 0
+    if is_sum:  # of no rows it is 0
         values, rows = np.where(theirs.has, values, 0).astype(np.float64), own.has
     varying = rows & differ.has & np.where(differ.has, differ.values, False).astype(bool)
-    if own.has.sum() < ROWS_MIN or varying.sum() < VARYING_MIN:
+    places = np.flatnonzero(varying)
+    first = places[:FIRST]
+    if own.has.sum() < ROWS_MIN or places.size < VARYING_MIN:
         return None
+    if _same(table, column, own.values[first], values[first]).mean() < PARTLY / 2:
+        return None  # as nearly always
     is_equal = rows.copy()
     is_equal[rows] = _same(table, column, own.values[rows], values[rows])
-    if total.kind in ("count", "number"):  # equal not only if it is 0, or another usual value
+    if is_sum:  # equal not only if it is 0, or another usual value
         usual = _usual(own.values[varying])
         unusual = varying & (own.values != usual)
         if (is_equal & unusual).sum() < max(VARYING_MIN, PARTLY * unusual.sum()):
@@ -422,9 +464,10 @@ def _same(table: TableDraft, column: ColumnDraft, own: Array, theirs: Array) -> 
     """bool [n]; a number may be rounded, and a time to its day."""
     if column.stype == "numerical":
         one, two = own.astype(np.float64), theirs.astype(np.float64)
-        near = np.isclose(one, two, rtol=1e-6, atol=1e-9)
         is_whole = column.facts.integer_count == column.facts.value_count
-        return near if is_whole else near | (np.abs(one - two) <= CENT)
+        slack = 1e-9 + 1e-6 * np.abs(two)
+        with np.errstate(invalid="ignore"):
+            return np.abs(one - two) <= (slack if is_whole else np.maximum(slack, CENT))
     if column.stype == "timestamp" and table.holds_days(column.name):
         return np.equal(own // DAY_US, theirs // DAY_US)
     return np.equal(own, theirs)
@@ -448,28 +491,45 @@ def _hide(table: TableDraft, column: ColumnDraft, total: Total, rows: str) -> No
 # ---- names -------------------------------------------------------------------------------------
 
 
-def _propose_by_name(column: ColumnDraft, below: TableDraft) -> None:
-    """Hide a column with the name of a total, a last value or a state, in a table without times."""
-    if not _is_called_total(column):
+def _propose_by_name(
+    table: TableDraft,
+    column: ColumnDraft,
+    below: TableDraft,
+    names: set[str],
+    follows: dict[str, float],
+) -> None:
+    """Hide a column with the name of a total or a last value, if nothing speaks against it; check
+    other numbers and states with such a name.
+
+    Args:
+        names: the words of the tables below.
+        follows: the correlation of each number with how many rows refer to its row.
+    """
+    kind = _called(column, names)
+    if not kind:
         return
-    column.is_total = column.stype != "boolean"
-    propose(
-        column, Known("never"),
-        f"by its name it may be of the day of the dump, and {below.name} has rows until then; its "
-        "own table has no time, so that it would be shown at any",
-    )  # fmt: skip
+    is_timed = table.temporal_column is not None
+    why = f"by its name it may be of the day of the dump, and {below.name} has rows until then"
+    if kind == "total" or follows.get(column.name, 0.0) >= FOLLOWS:
+        column.is_total = True
+        propose(column, Known("never"), why)
+    elif not is_timed:
+        column.check(f"{why}: if so, set known_at never", Cost.FUTURE)
 
 
-def _is_called_total(column: ColumnDraft) -> bool:
+def _called(column: ColumnDraft, names: set[str]) -> str:
+    """Whether a column is called a "total", or something that only may be one; "" otherwise."""
     words = words_of(column.name)
     if not words:
-        return False
+        return ""
     if column.stype == "timestamp":
-        return bool(LAST_WORDS & set(words))
-    if column.stype == "boolean":
-        return words[-1] in STATES
+        return "total" if LAST_WORDS & set(words) else ""
+    if column.stype in ("boolean", "categorical"):
+        return "state" if words[-1] in STATES | STATE_WORDS else ""
     if column.stype != "numerical":
-        return False
+        return ""
     is_count = words[-1] in COUNT_WORDS or (words[0] in COUNT_BEGINNINGS and len(words) > 1)
-    is_total = bool((TOTAL_WORDS | LAST_WORDS) & set(words))
-    return is_count or is_total or is_counter(words, column.stype)
+    counted = {singular(word) for word in words} & names
+    if STRONG_WORDS & set(words) or is_counter(words[-1:], column.stype) or (is_count and counted):
+        return "total"
+    return "number" if is_count or (TOTAL_WORDS | LAST_WORDS) & set(words) else ""

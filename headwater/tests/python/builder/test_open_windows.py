@@ -87,6 +87,15 @@ def test_a_window_that_ends_after_the_last_day_has_no_label(tmp_path: Path, kind
     assert SAID in [one.text for one in checks]
 
 
+def test_a_time_far_from_all_others_is_not_the_end_of_the_data(tmp_path: Path) -> None:
+    tables = database()
+    rows = [(j, j % 3, DAY + timedelta(hours=3 * j)) for j in range(8 * 20)]
+    rows.append((999, 0, datetime(2200, 1, 1)))
+    tables["orders"] = TinyTable(tables["orders"].types, rows)
+    report = build(arrow_tables(tables), tmp_path / "s", metadata())
+    assert report.losses() == [SAID]
+
+
 def test_a_person_may_keep_the_labels(tmp_path: Path) -> None:
     report = build(arrow_tables(database()), tmp_path / "s", metadata(allow_open_window=True))
     (task,) = report.metadata["tasks"]

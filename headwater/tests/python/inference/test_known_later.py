@@ -4,8 +4,10 @@ the dump, each by hand and as `../shared/data/field` has it."""
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 from databases import DAY, TinyDatabase, TinyTable, draft, shared_data, sql_types
@@ -261,37 +263,113 @@ def test_totals_two_keys_away_are_found(lines_named: str) -> None:
     )
 
 
-def test_what_is_called_a_total_is_hidden_where_nothing_proves_it() -> None:
-    """In a table without a time that others refer to; a person may say that it is known."""
-    kinds = sql_types(
-        "shop_id INTEGER, visit_count INTEGER, n_staff INTEGER, total_debt DOUBLE, "
-        "last_check TIMESTAMP, balance DOUBLE, is_closed BOOLEAN, floors INTEGER, opened_in INTEGER"
-    )
-    rows = [
-        (
-            j,
-            j * 7 % 11,
-            j % 5,
-            j / 3,
-            DAY - timedelta(days=j),
-            j * 1.5,
-            j % 2 == 0,
-            j % 4,
-            1990 + j % 9,
-        )
-        for j in range(60)
+def shops(**columns: tuple[str, Any]) -> TableDraft:
+    """Sixty shops without a time, and what each sold, ever more from shop to shop."""
+    kinds = sql_types("shop_id INTEGER") | {name: kind for name, (kind, _) in columns.items()}
+    rows = [(j, *(value(j) for _, value in columns.values())) for j in range(60)]
+    sales = [(shop, n) for shop in range(60) for n in range(1 + shop // 6)]
+    database = {
+        "shops": TinyTable(kinds, rows),
+        "sales": TinyTable(
+            sql_types("sale_id INTEGER, shop_id INTEGER, at TIMESTAMP"),
+            [(j, shop, DAY + timedelta(days=j)) for j, (shop, _) in enumerate(sales)],
+        ),
+    }
+    return draft(database).table("shops")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "result"),
+    [
+        ("balance", "DOUBLE", lambda j: j * 37 % 11 / 2, "hidden"),
+        ("lifetime_points", "INTEGER", lambda j: j * 37 % 11, "hidden"),
+        ("last_check", "TIMESTAMP", lambda j: DAY - timedelta(days=j), "hidden"),
+        ("sale_count", "INTEGER", lambda j: j * 37 % 11, "hidden"),  # it names the table
+        ("total_taken", "DOUBLE", lambda j: j * 1.5 + j * 37 % 11, "hidden"),  # grows with it
+        ("total_area", "DOUBLE", lambda j: j * 37 % 11 / 2, "said"),
+        ("n_rooms", "INTEGER", lambda j: j * 37 % 5, "said"),
+        ("is_closed", "BOOLEAN", lambda j: j % 2 == 0, "said"),
+        ("status", "TEXT", lambda j: "ab"[j % 2], "said"),
+        ("floors", "INTEGER", lambda j: j * 37 % 5, ""),
+        ("opened_in", "INTEGER", lambda j: 1990 + j * 37 % 9, ""),
+    ],
+)
+def test_what_is_called_a_total_is_hidden_or_said(
+    name: str, kind: str, value: Any, result: str
+) -> None:
+    """In a table without a time that rows with times refer to, though nothing proves it."""
+    table = shops(**{name: (kind, value)})
+    assert known(table) == ({name: "never"} if result == "hidden" else {})
+    said = [check for check in table.column(name).checks if "of the day of the dump" in check]
+    assert len(said) == (1 if result else 0)
+
+
+def test_without_rows_that_come_later_a_name_says_nothing() -> None:
+    alone = TinyTable(sql_types("shop_id INTEGER, balance DOUBLE"), [(j, j / 2) for j in range(60)])
+    assert known(draft({"shops": alone}).table("shops")) == {}
+
+
+def test_a_limit_that_is_often_reached_is_no_total() -> None:
+    """The list price of a product, from which a sale may take off something."""
+    sales = [
+        (j, j % 40, DAY + timedelta(days=j), 10.0 + j % 40 - (1.5 if j % 3 == 0 else 0))
+        for j in range(800)
     ]
-    sales = TinyTable(
-        sql_types("sale_id INTEGER, shop_id INTEGER, at TIMESTAMP"),
-        [(j, j % 60, DAY + timedelta(days=j)) for j in range(300)],
+    database = {
+        "products": TinyTable(
+            sql_types("product_id INTEGER, price DOUBLE"), [(j, 10.0 + j) for j in range(40)]
+        ),
+        "sales": TinyTable(
+            sql_types("sale_id INTEGER, product_id INTEGER, at TIMESTAMP, paid DOUBLE"), sales
+        ),
+    }
+    assert known(draft(database).table("products")) == {}
+
+
+def test_replies_are_counted_by_a_key_into_their_own_table() -> None:
+    dice = np.random.default_rng(5)
+    parents = [None if j < 40 else int(dice.integers(40)) for j in range(240)]
+    counts = [parents.count(j) for j in range(240)]
+    rows = [(j, parents[j], DAY + timedelta(days=j), counts[j]) for j in range(240)]
+    kinds = sql_types("post_id INTEGER, parent_id INTEGER, posted TIMESTAMP, responses INTEGER")
+    table = draft({"posts": TinyTable(kinds, rows)}).table("posts")
+    assert known(table)["responses"] == "never"
+
+
+def test_times_of_rows_without_their_own_are_known_when_they_come() -> None:
+    """Lines take the time of their order, and some come back later, for a reason."""
+    orders = TinyTable(
+        sql_types("order_id INTEGER, placed TIMESTAMP"),
+        [(j, DAY + timedelta(days=j)) for j in range(100)],
     )
-    found = draft({"shops": TinyTable(kinds, rows), "sales": sales})
-    expected = ["visit_count", "n_staff", "total_debt", "last_check", "balance", "is_closed"]
-    assert known(found.table("shops")) == dict.fromkeys(expected, "never")
-    assert all(task.anchor_table != "shops" or task.target_column not in expected[:5]
-               for task in found.tasks)  # fmt: skip
-    alone = draft({"shops": TinyTable(kinds, rows)})
-    assert known(alone.table("shops")) == {}
+    lines = TinyTable(
+        sql_types("order_id INTEGER, line INTEGER, returned TIMESTAMP, why TEXT, qty INTEGER"),
+        [
+            (j, 0, DAY + timedelta(days=j + 9), f"because {j}", 1) if j % 3 == 0
+            else (j, 0, None, None, 2)
+            for j in range(100)
+        ],
+    )  # fmt: skip
+    table = draft({"orders": orders, "order_lines": lines}).table("order_lines")
+    assert table.temporal_column == "placed"
+    assert known(table) == {"returned": "returned", "why": "returned", "placed": "ignored"}
+
+
+def test_odd_values_are_no_fault(tmp_path: Path) -> None:
+    """A zero character in a category, times without end, and a last day with several rows."""
+    path = tmp_path / "odd.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE p AS SELECT range AS id, 'x' || chr(0) || (range % 3) AS k, "
+            "TIMESTAMP 'infinity' AS ends, TIMESTAMP 'infinity' AS starts FROM range(100)"
+        )
+        connection.execute(
+            "CREATE TABLE e AS SELECT range AS id, range % 100 AS p_id, 'x' || chr(0) || "
+            "(range % 3) AS k, DATE '2020-01-01' + CAST(range // 400 AS INTEGER) AS at, "
+            "range * 7 % 13 AS v FROM range(4000)"
+        )
+    drafts = {draft_source(f"duckdb:///{path}").text() for _ in range(3)}
+    assert len(drafts) == 1
 
 
 def test_a_number_of_several_is_no_key() -> None:
@@ -318,6 +396,23 @@ def test_a_column_that_is_set_where_the_target_is_true_is_hidden() -> None:
     assert task.target_column == "bad"
     assert [str(column) for column in task.hidden_columns] == ["jobs.why"]
     assert "why (whether it has a value: one to one)" in task.note
+
+
+def test_a_column_that_gives_a_seldom_target_away_is_hidden() -> None:
+    """The sample is of rows that have a target."""
+    rows = [
+        (
+            j,
+            DAY + timedelta(minutes=j),
+            *((j * 7 % 997, 3.0 * (j * 7 % 997)) if j % 300 == 0 else (None, None)),
+        )
+        for j in range(30_000)
+    ]
+    kinds = sql_types("visit_id INTEGER, at TIMESTAMP, score INTEGER, copied DOUBLE")
+    tasks = draft({"visits": TinyTable(kinds, rows)}).tasks
+    assert [(t.target_column, [str(c) for c in t.hidden_columns]) for t in tasks] == [
+        ("score", ["visits.copied"])
+    ]
 
 
 def test_what_concerns_the_future_is_said_first() -> None:

@@ -172,8 +172,8 @@ def day(first: int, each: int = 1, *, every: int = 1) -> tuple[str, Any]:
         ({"sender_day": day(0)}, "sender_day"),  # no end is in it
         ({"calendar_due": day(3)}, "calendar_due"),
         ({"duedate": day(3), "endDate": day(9)}, "endDate"),
-        ({"updated_at": day(3)}, None),
-        ({"lastlogin": day(3)}, None),
+        ({"updated_at": day(3)}, "updated_at"),  # no other table refers to it
+        ({"lastlogin": day(3), "signed": day(0)}, "signed"),
         ({"signed": day(0), "paid": day(40, -1)}, "signed"),  # neither is always first
         ({"seen": day(0, every=3), "born": day(-9000)}, None),  # few rows have it
         ({"died": day(0)}, None),
