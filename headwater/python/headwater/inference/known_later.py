@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headwater.facts.names import words_of
-from headwater.inference.draft import ColumnDraft, Cost, TableDraft
+from headwater.inference.draft import AT_CREATION, ColumnDraft, Cost, TableDraft
 from headwater.inference.parent_times import NewerParents, has_own_time
 from headwater.inference.times import ROWS_MIN, kind_of, order_of
 from headwater.metadata.parts import Known
@@ -308,8 +308,14 @@ def is_counter(words: Sequence[str], stype: str) -> bool:
     )
 
 
+def withdraw(column: ColumnDraft) -> None:
+    """Take back when a column is known, as was proposed."""
+    column.known_at = AT_CREATION
+    column.checks = [one for one in column.checks if not one.startswith(PROPOSAL)]
+
+
 def propose(column: ColumnDraft, known: Known, why: str) -> None:
     """Hide a column until something is known, and say so."""
+    withdraw(column)
     column.known_at = known
-    column.checks = [one for one in column.checks if not one.startswith(PROPOSAL)]
     column.check(f"{PROPOSAL} {known.to_json()} ({why})", Cost.FUTURE)

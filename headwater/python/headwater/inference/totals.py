@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from headwater.facts.association import correlation, rank
 from headwater.facts.names import singular, table_words, words_of
 from headwater.inference.draft import ColumnDraft, Cost, TableDraft
-from headwater.inference.known_later import STATES, is_counter, propose
+from headwater.inference.known_later import STATES, is_counter, propose, withdraw
 from headwater.inference.overlaps import key_text
 from headwater.inference.parent_times import has_own_time
 from headwater.metadata.parts import ForeignKey, Known
@@ -482,7 +482,8 @@ def _hide(table: TableDraft, column: ColumnDraft, total: Total, rows: str) -> No
             propose(column, Known("column", column.name), why)
     elif table.temporal_column is not None and total.kind not in ("count", "number"):
         # The time at which it is known would give away how long the row is active.
-        column.stype, column.reason, column.known_at = "ignored", why, Known()
+        withdraw(column)
+        column.stype, column.reason = "ignored", why
         column.check(f"ignored, as {why}: shown at any time, it gives the end away", Cost.FUTURE)
     else:
         propose(column, Known("never"), why)
