@@ -237,7 +237,7 @@ def of_three_types(shop_store: Path, tmp_path_factory: pytest.TempPathFactory) -
 def test_every_type_of_target_goes_all_the_way(task: str, of_three_types: confluence.Run) -> None:
     run = of_three_types
     result = run.evaluate("val", task=task)
-    assert result["scored"] > 10
+    assert result["scored"] >= 9  # of next_order: windows that end after the data have no label
     assert all(value is not None for value in result["metrics"].values()), result
     for baseline in result["baselines"].values():
         assert set(baseline["metrics"]) == set(result["metrics"])
