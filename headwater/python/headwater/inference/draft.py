@@ -34,7 +34,13 @@ from headwater.metadata.parts import (
 from headwater.metadata.schema import Schema
 from headwater.notebook import listed
 from headwater.sources.source import SourceTable
-from headwater.sources.value_sql import to_timestamp
+from headwater.sources.value_sql import (
+    canonical_text,
+    category_text,
+    to_boolean,
+    to_numerical,
+    to_timestamp,
+)
 
 AT_CREATION = Known()
 CHECKS_MAX = 60  # listed one by one
@@ -146,6 +152,19 @@ class TableDraft:
         column = self.column(name)
         value, kind = self.value(name, alias), self.kind(name)
         return to_timestamp(value, kind, unit=column.unit, format=column.format)[0]
+
+    def typed_value(self, name: str, alias: str = "") -> str:
+        """SQL: a value of its drafted type: a number, a time in microseconds, 0 or 1, or a text."""
+        column, kind, raw = self.column(name), self.kind(name), self.value(name, alias)
+        if column.stype == "timestamp":
+            return f"epoch_us({self.stamp(name, alias)})"
+        if column.stype == "numerical":
+            decimal = self.source.csv.decimal if self.source.csv is not None else "."
+            return f"CAST({to_numerical(raw, kind, decimal=decimal)[0]} AS DOUBLE)"
+        if column.stype == "boolean":
+            return f"CAST({to_boolean(raw, kind)[0]} AS INTEGER)"
+        is_category = column.stype == "categorical"
+        return category_text(raw, kind) if is_category else canonical_text(raw, kind)
 
     def holds_days(self, name: str) -> bool:
         """Whether the times of a column have no time of day, as a build sees it."""

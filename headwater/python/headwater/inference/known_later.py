@@ -19,13 +19,13 @@ from typing import NamedTuple
 from headwater.facts.names import words_of
 from headwater.inference.draft import AT_CREATION, ColumnDraft, Cost, TableDraft
 from headwater.inference.parent_times import NewerParents, has_own_time
-from headwater.inference.times import ROWS_MIN, kind_of, order_of
+from headwater.inference.times import OVERWRITTEN, ROWS_MIN, kind_of, order_of
 from headwater.metadata.parts import Known
 from headwater.notebook import listed
 from headwater.sources.database import Connection, one_row
 from headwater.sources.value_sql import to_boolean
 
-OVERWRITTEN = {"last", "updated", "modified", "latest", "changed", "refreshed"}
+CHANGING = OVERWRITTEN | {"changed"}
 # The last word of a column that counts up, or changes, while its row gets older.
 COUNTERS = {
     "score", "scores", "views", "votes", "upvotes", "downvotes", "likes", "dislikes", "reputation",
@@ -36,7 +36,7 @@ STATES = {
     "expired", "archived", "banned", "accepted", "approved", "rejected", "completed", "shipped",
     "delivered", "paid", "solved", "answered", "converted", "defaulted",
 }  # fmt: skip
-# Words of columns that are known when something that was planned is over.
+# Words of columns that are known when an appointment, a loan and the like is over.
 OUTCOMES = {
     "outcome", "result", "status", "disposition", "resolution", "verdict", "feedback", "complaint",
     "review", "satisfaction", "satisfied", "actual", "final", "runner", "show", "noshow", "success",
@@ -130,7 +130,7 @@ def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParent
     for column in table.columns:
         if column.stype in ("timestamp", "ignored") or column is time or column.name in keys:
             continue
-        if _propose_companion(connection, table, column, [one for one in late if one.nulls]):
+        if _propose_companion(connection, table, column, [one.column for one in late if one.nulls]):
             continue
         if _propose_newer(table, column, newer):
             continue
@@ -161,7 +161,7 @@ def _draft_open_times(connection: Connection, table: TableDraft) -> None:
             why = f"a time of {facts.value_count:,} of {facts.row_count:,} rows, not their own"
             propose(column, Known("column", column.name), why)
             if not facts.is_full:
-                partly.append(LateTime(column, 0, facts.value_count, 1, is_overwritten=False))
+                partly.append(column)
     keys = {*table.primary_key, *(name for key in table.every_key() for name in key.columns)}
     for column in table.columns:
         if column.stype not in ("timestamp", "ignored") and column.name not in keys:
@@ -179,7 +179,7 @@ def _late_time(
     if earlier > earlier_max(facts.value_count):
         return None
     nulls = facts.row_count - facts.value_count
-    is_overwritten = nulls == 0 and bool(OVERWRITTEN & set(words_of(column.name)))
+    is_overwritten = nulls == 0 and bool(CHANGING & set(words_of(column.name)))
     return LateTime(column, later, facts.value_count, nulls, is_overwritten)
 
 
@@ -203,7 +203,7 @@ def _plan(
     found = [
         one
         for one in late
-        if not OVERWRITTEN & set(words_of(one.column.name))
+        if not CHANGING & set(words_of(one.column.name))
         and one.later >= MOSTLY_LATER * one.rows
         and one.rows >= MOSTLY_SET * (one.rows + one.nulls)
     ]
@@ -215,7 +215,7 @@ def _plan(
 
 
 def _outcome(connection: Connection, table: TableDraft, column: ColumnDraft) -> str | None:
-    """Why a column is known only when what its row was written for is over; None if neither its
+    """Why a column is known only when the event that its row plans is over; None if neither its
     name nor its values say so."""
     if column.foreign_key is not None:
         return None
@@ -243,10 +243,10 @@ def _outcome(connection: Connection, table: TableDraft, column: ColumnDraft) -> 
 
 
 def _propose_companion(
-    connection: Connection, table: TableDraft, column: ColumnDraft, late: Sequence[LateTime]
+    connection: Connection, table: TableDraft, column: ColumnDraft, late: Sequence[ColumnDraft]
 ) -> bool:
     """A column that is set in the same rows as a later time, or true in them."""
-    for time in (one.column for one in late):
+    for time in late:
         value, has_time = table.value(column.name), f"{table.value(time.name)} IS NOT NULL"
         has_value = f"{value} IS NOT NULL"
         if column.facts.is_full:

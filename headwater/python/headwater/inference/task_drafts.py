@@ -21,7 +21,6 @@ from headwater.metadata.from_json import FILE_UNSAFE, is_usable
 from headwater.metadata.parts import ColumnRef, Task
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import quote
-from headwater.sources.value_sql import canonical_text, to_boolean, to_numerical
 
 TASK_COUNT_MAX = 6
 TASKS_PER_TABLE = 2
@@ -187,12 +186,6 @@ class _Values(NamedTuple):
 
 def _value(table: TableDraft, column: ColumnDraft) -> str:
     """SQL: a value of a column, of its drafted type; very large numbers are brought near 1."""
-    kind, raw = table.kind(column.name), table.value(column.name)
-    if column.stype == "numerical":
-        decimal = table.source.csv.decimal if table.source.csv is not None else "."
-        number = f"CAST({to_numerical(raw, kind, decimal=decimal)[0]} AS DOUBLE)"
-        largest = column.facts.largest
-        return number if largest <= SQUARED_MAX else f"{number} / {largest!r}"
-    if column.stype == "timestamp":
-        return f"CAST(epoch_us({table.stamp(column.name)}) AS DOUBLE)"
-    return to_boolean(raw, kind)[0] if column.stype == "boolean" else canonical_text(raw, kind)
+    value, largest = table.typed_value(column.name), column.facts.largest
+    is_large = column.stype == "numerical" and largest > SQUARED_MAX
+    return f"{value} / {largest!r}" if is_large else value

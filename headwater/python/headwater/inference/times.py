@@ -121,8 +121,8 @@ def draft_doubtful_time(connection: Connection, table: TableDraft, *, is_referre
     for found, why in (
         (every, "of the times that every row has, none of which comes first, the latest"),
         ([] if is_referred_to else some, "the latest of the times that most rows have"),
-        (ends, "named as an end, but there is no other time"),
-        ([] if is_referred_to else kept, "named as overwritten, but there is no other time"),
+        (ends, "named as an end, but the only time"),
+        ([] if is_referred_to else kept, "named as overwritten, but the only time"),
     ):
         if found and table.source.row_count:
             column = _latest(connection, table, found)

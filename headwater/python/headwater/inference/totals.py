@@ -33,7 +33,6 @@ from headwater.inference.parent_times import has_own_time
 from headwater.metadata.parts import ForeignKey, Known
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import literal
-from headwater.sources.value_sql import canonical_text, category_text, to_boolean, to_numerical
 
 ROWS_MAX = 20_000  # of a table that are compared, by a hash of their keys
 ROWS_MIN = 20  # that must have a value
@@ -300,7 +299,7 @@ def _measure(
     step = table.source.row_count // ROWS_MAX + 1
     key = ", ".join(names)
     sampled = f" WHERE hash({key}) % {step} = 0" if step > 1 else ""
-    shown = ", ".join(f"{_value(table, c, 'a.')} AS s{j}" for j, c in enumerate(columns))
+    shown = ", ".join(f"{table.typed_value(c.name, 'a.')} AS s{j}" for j, c in enumerate(columns))
     sums = ", ".join(f"{t.sql} AS m{j}, {t.varies} AS d{j}" for j, t in enumerate(totals))
     below_rows = below.relation(table, names, ", ".join(selected))
     result = connection.execute(
@@ -312,19 +311,6 @@ def _measure(
     own, rest = found[: len(columns)], found[len(columns) :]
     pairs = zip(rest[::2], rest[1::2], strict=True)
     return own, list(zip(totals, pairs, strict=True))
-
-
-def _value(table: TableDraft, column: ColumnDraft, alias: str) -> str:
-    """SQL: a value as it is compared: a number, a time in microseconds, or a text."""
-    raw, kind = table.value(column.name, alias), table.kind(column.name)
-    if column.stype == "timestamp":
-        return f"epoch_us({table.stamp(column.name, alias)})"
-    if column.stype == "numerical":
-        decimal = table.source.csv.decimal if table.source.csv is not None else "."
-        return f"CAST({to_numerical(raw, kind, decimal=decimal)[0]} AS DOUBLE)"
-    if column.stype == "boolean":
-        return f"CAST({to_boolean(raw, kind)[0]} AS INTEGER)"
-    return category_text(raw, kind) if column.stype == "categorical" else canonical_text(raw, kind)
 
 
 def _totals(connection: Connection, below: Below) -> tuple[list[Total], list[str]]:
@@ -342,7 +328,7 @@ def _totals(connection: Connection, below: Below) -> tuple[list[Total], list[str
     numbers = []
     for place, column in enumerate(_summed(table)):
         v, of = f"v{place}", f"{column.name} {where}"
-        selected.append(f"{_value(table, column, 'b0.')} AS {v}")
+        selected.append(f"{table.typed_value(column.name, 'b0.')} AS {v}")
         differs = f"max({v}) > min({v})"
         if column.stype == "timestamp":
             totals.append(Total(f"the newest {of}", "newest", f"max({v})", differs))
@@ -383,11 +369,6 @@ def _totals(connection: Connection, below: Below) -> tuple[list[Total], list[str
     return totals, selected
 
 
-def _is_alone(name: str, value: str) -> str:
-    """SQL: whether only one value is the largest ("max") or the smallest ("min")."""
-    return f"{name}({value}, 2)[1] <> {name}({value}, 2)[2]"
-
-
 def _newest(below: Below) -> tuple[list[Total], list[str]]:
     """The newest time of rows that refer to one row."""
     text = f"the newest time of its rows in {below.table.name}"
@@ -397,7 +378,7 @@ def _newest(below: Below) -> tuple[list[Total], list[str]]:
 
 def _texts(connection: Connection, table: TableDraft, column: ColumnDraft) -> list[str]:
     """The categories of a column."""
-    value = _value(table, column, "")
+    value = table.typed_value(column.name)
     rows = connection.execute(
         f"SELECT DISTINCT {value} AS v FROM raw.t{table.source.index} WHERE {value} IS NOT NULL "
         "ORDER BY v"

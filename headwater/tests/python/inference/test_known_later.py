@@ -1,5 +1,5 @@
-"""What a row shows before it can be known: outcomes of what was planned, and totals of the day of
-the dump, each by hand and as `../shared/data/field` has it."""
+"""What a row shows before it can be known: outcomes of appointments and loans, and totals of the
+day of the dump, each by hand and as `../shared/data/field` has it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def of_field(name: str) -> Draft:
     return draft_source(f"sqlite:///{shared_data('field') / name / 'data.db'}")
 
 
-# ---- what was planned, and how it went ---------------------------------------------------------
+# ---- appointments, and how they went -----------------------------------------------------------
 
 
 def stays(count: int = 200, **columns: tuple[str, Any]) -> TinyDatabase:

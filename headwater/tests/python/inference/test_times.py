@@ -1,4 +1,4 @@
-"""When rows come into being, as init drafts it, and what is known later than its row."""
+"""When rows come into being, as init drafts it, and columns that are known later."""
 
 from __future__ import annotations
 
