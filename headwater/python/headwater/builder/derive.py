@@ -1,4 +1,7 @@
-"""What a source does not have and the metadata make of it: taken columns and tables of values.
+"""What a source does not have and the metadata make of it: columns and tables of values.
+
+`"expression": "last_day(make_date(year, month, 1))"` gives a table a column that is computed from
+others of its row (sources/expression.py): so the months of a report become times.
 
 `"taken_from": "orders.ordered_at"` gives a table a column of the row that its foreign key to
 `orders` names: so an order's lines get the order's time, without which they would be shown at any
@@ -17,9 +20,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headwater.metadata.parts import ColumnRef, Table
+from headwater.errors import SchemaError
+from headwater.metadata.parts import Column, ColumnRef, Table
 from headwater.metadata.schema import Schema
-from headwater.sources.database import Connection, count_rows, one_row
+from headwater.sources.database import Connection, count_rows
+from headwater.sources.expression import columns_used, with_expression
 from headwater.sources.source import SourceColumn, SourceData, SourceTable
 from headwater.sources.value_sql import INTEGER_TYPES, canonical_text, without_nulls
 
@@ -31,19 +36,28 @@ def derive(connection: Connection, data: SourceData, schema: Schema) -> SourceDa
         if table.values_of:
             tables[table.name] = _value_table(connection, schema, tables, table)
     waiting = [
-        (table, column.name)
-        for table in schema.tables
-        for column in table.columns
-        if column.taken_from is not None
+        (table, column) for table in schema.tables for column in table.columns if column.is_derived
     ]
+    passed = 0  # since the last that could be made
     while waiting:
-        table, name = waiting.pop(0)
-        wanted = table.column(name).taken_from
-        assert wanted is not None
-        if wanted.column in tables[wanted.table].column_names():
-            tables[table.name] = _take(connection, schema, tables, table, name)
-        else:  # itself taken, from further up; the check of the metadata saw that it ends
-            waiting.append((table, name))
+        table, column = waiting.pop(0)
+        wanted = column.taken_from
+        if wanted is None:
+            made = _compute(connection, schema, tables, table, column)
+        elif wanted.column in tables[wanted.table].column_names():
+            made = _take(connection, schema, tables, table, column.name)
+        else:
+            made = None
+        if made is not None:
+            tables[table.name], passed = made, 0
+            continue
+        waiting.append((table, column))  # of a column that is itself derived
+        passed += 1
+        if passed > len(waiting):
+            raise SchemaError(
+                f"column '{table.name}.{column.name}' leads back to itself by 'taken_from' and "
+                "'expression'"
+            )
     return replace(data, tables=tuple(tables.values()))
 
 
@@ -61,16 +75,45 @@ def _value_table(
         selects.append(f"SELECT {sql} AS c0 FROM raw.t{tables[reference.table].index}")
     index = len(tables)
     column = SourceColumn(table.columns[0].name, "BIGINT" if integral else "VARCHAR")
-    if all(_raw_columns(connection, tables[name]) for name in {r.table for r in table.values_of}):
+    if all(_raw_types(connection, tables[name]) for name in {r.table for r in table.values_of}):
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS raw.t{index} AS SELECT DISTINCT c0 FROM "
             f"({' UNION ALL '.join(selects)}) WHERE c0 IS NOT NULL ORDER BY c0"
         )
     made = SourceTable(table.name, index, 0, (column,))
-    if not _raw_columns(connection, made):
+    if not _raw_types(connection, made):
         return made  # converted already
     row_count = count_rows(connection, f"SELECT count(*) FROM raw.t{index}")
     return replace(made, row_count=row_count)
+
+
+def _compute(
+    connection: Connection,
+    schema: Schema,
+    tables: dict[str, SourceTable],
+    table: Table,
+    column: Column,
+) -> SourceTable | None:
+    """Add a column that is computed from others of its row; None if one is still to be taken."""
+    child = tables[table.name]
+    assert column.expression is not None
+    taken = [other.name for other in table.columns if other.taken_from is not None]
+    used = columns_used(connection, child, column.name, column.expression, taken)
+    if not set(used) <= set(child.column_names()):
+        return None
+    if len(_raw_types(connection, child)) == len(child.columns):
+        select = with_expression(
+            connection,
+            child,
+            column.name,
+            column.expression,
+            lambda name: _value(schema, tables, ColumnRef(table.name, name), ""),
+            f"raw.t{child.index}",
+        )
+        _replace_raw(connection, child, f"computed{len(child.columns)}", select)
+    types = _raw_types(connection, child) or ["VARCHAR"]  # converted already: nothing reads it
+    found = SourceColumn(column.name, types[min(len(child.columns), len(types) - 1)])
+    return replace(child, columns=(*child.columns, found), is_view=False)
 
 
 def _take(
@@ -83,7 +126,7 @@ def _take(
     column = replace(_column(tables, wanted), name=name)
     # A view of files becomes a table, of the journal's copy of its facts too.
     made = replace(child, columns=(*child.columns, column), is_view=False)
-    if _raw_columns(connection, child) != len(child.columns):
+    if len(_raw_types(connection, child)) != len(child.columns):
         return made  # taken already, or converted
     key = next(key for key in table.every_key() if key.table == wanted.table)
     parts = [
@@ -96,29 +139,34 @@ def _take(
         for j, column in enumerate(key.columns)
     )
     value = _value(schema, tables, wanted, "p.")
-    name = f"t{child.index}"
-    taken = f"{name}_taken{len(child.columns)}"
-    connection.begin()
-    connection.execute(
-        f"CREATE TABLE raw.{taken} AS SELECT c.* EXCLUDE (hw_row), v AS c{len(child.columns)} "
-        f"FROM (SELECT *, row_number() OVER () AS hw_row FROM raw.{name}) c "
+    select = (
+        f"SELECT c.* EXCLUDE (hw_row), v AS c{len(child.columns)} "
+        f"FROM (SELECT *, row_number() OVER () AS hw_row FROM raw.t{child.index}) c "
         f"LEFT JOIN (SELECT {groups}, max({value}) AS v FROM raw.t{parent.index} p GROUP BY ALL) "
         f"ON {equal} ORDER BY hw_row"
     )
-    connection.execute(f"DROP {'VIEW' if child.is_view else 'TABLE'} raw.{name}")
-    connection.execute(f"ALTER TABLE raw.{taken} RENAME TO {name}")
-    connection.commit()
+    _replace_raw(connection, child, f"taken{len(child.columns)}", select)
     return made
 
 
-def _raw_columns(connection: Connection, table: SourceTable) -> int:
-    """Columns of a table's copy, 0 if it is no longer there."""
-    row = one_row(
-        connection,
-        "SELECT count(*) FROM duckdb_columns() WHERE schema_name = 'raw' AND table_name = ?",
+def _replace_raw(connection: Connection, table: SourceTable, word: str, select: str) -> None:
+    """Make the result of a query the table's copy, in one transaction."""
+    name = f"t{table.index}"
+    connection.begin()
+    connection.execute(f"CREATE TABLE raw.{name}_{word} AS {select}")
+    connection.execute(f"DROP {'VIEW' if table.is_view else 'TABLE'} raw.{name}")
+    connection.execute(f"ALTER TABLE raw.{name}_{word} RENAME TO {name}")
+    connection.commit()
+
+
+def _raw_types(connection: Connection, table: SourceTable) -> list[str]:
+    """Types of the columns of a table's copy, none if it is no longer there."""
+    rows = connection.execute(
+        "SELECT data_type FROM duckdb_columns() WHERE schema_name = 'raw' AND table_name = ? "
+        "ORDER BY column_index",
         [f"t{table.index}"],
-    )
-    return int(row[0])
+    ).fetchall()
+    return [row[0] for row in rows]
 
 
 def _column(tables: dict[str, SourceTable], reference: ColumnRef) -> SourceColumn:

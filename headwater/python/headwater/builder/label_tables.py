@@ -19,11 +19,16 @@ from headwater.errors import HeadwaterError, TaskError, collected, raise_togethe
 from headwater.files import check_regular
 from headwater.metadata.parts import Task
 from headwater.metadata.schema import Schema
-from headwater.sources.database import Connection, count_rows, one_row
+from headwater.sources.database import (
+    CLOCK_WORDS,
+    Connection,
+    count_rows,
+    one_row,
+    unrepeatable_functions,
+)
 from headwater.sources.file_folder import scan_of
 from headwater.sources.source import brief, quote
 
-CLOCK_WORDS = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
 TOKEN = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$\$.*?\$\$|\w+|\s+|.", re.DOTALL
 )
@@ -167,11 +172,7 @@ def _base_tables(tree: Any) -> Iterator[str]:
 def refuse_unrepeatable(connection: Connection, task: Task, tokens: list[str]) -> None:
     """TaskError for a function that gives another answer tomorrow: the same source gives the same
     store (a hash of the key splits at random, a fixed time stands for now)."""
-    rows = connection.execute(
-        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT' "
-        "AND function_type = 'scalar'"
-    ).fetchall()
-    unstable = {row[0] for row in rows} - {"error"} | set(CLOCK_WORDS)
+    unstable = unrepeatable_functions(connection)
     code = [token.lower() for token in tokens if not (token.isspace() or _is_comment(token))]
     for before, token, after in zip(["", *code], code, [*code[1:], ""], strict=False):
         is_call = token in unstable and after == "(" and before != "."

@@ -93,8 +93,10 @@ class ColumnDraft:
     unit: str = "s"
     format: str | None = None
     taken_from: ColumnRef | None = None
+    expression: str | None = None
     same_time_as: str | None = None  # a column that has the same time, with its zone
     is_total: bool = False  # of rows that refer to its own: no question is about it
+    is_of_time: bool = False  # the time of its row is made of it: nor about that
     checks: list[Check] = field(default_factory=list)
 
     def column(self) -> Column:
@@ -119,6 +121,7 @@ class TableDraft:
     time_reason: str = "none"
     time_resolution: str | None = None
     foreign_keys: list[ForeignKey] = field(default_factory=list)
+    zone_columns: tuple[str, ...] = ()  # that name the zone of its local times
     checks: list[Check] = field(default_factory=list)
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headwater.facts.measure import column_facts
+from headwater.inference.computed_times import draft_computed_times
 from headwater.inference.draft import Check, ColumnDraft, Cost, Draft, TableDraft
 from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
 from headwater.inference.known_later import draft_known_at
@@ -20,12 +21,12 @@ from headwater.inference.parent_times import (
     say_untimed,
     take_parent_times,
 )
-from headwater.inference.row_names import suggest_names_left_out
+from headwater.inference.suggestions import suggest_names_left_out, suggest_value_tables
 from headwater.inference.task_drafts import draft_tasks
-from headwater.inference.times import draft_doubtful_time, draft_times, find_zone
+from headwater.inference.times import draft_doubtful_time, draft_times
 from headwater.inference.totals import draft_totals, drop_last_times
 from headwater.inference.types import draft_type, key_type
-from headwater.inference.values import suggest_value_tables
+from headwater.inference.zones import find_zone, read_local_times
 from headwater.metadata.check import csv_formats
 from headwater.metadata.schema import Schema
 from headwater.metadata.selection import Selection
@@ -83,6 +84,7 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     for table in tables:
         _draft_types(table)
     zone = find_zone(connection, tables)
+    read_local_times(connection, tables)
     _draft_row_times(connection, tables)
     newer = newer_parents(connection, tables)
     check_late_parents(tables, newer)
@@ -101,19 +103,22 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
 
 
 def _draft_row_times(connection: Connection, tables: Sequence[TableDraft]) -> None:
-    """The time of each table: its own, else that of the row which its rows are a part of, else one
-    in doubt. The time of the last row that refers to a row is none of them."""
+    """The time of each table: its own, else one that can be computed, else that of the row which
+    its rows are a part of, else one in doubt. The time of the last row that refers to a row is none
+    of them."""
     for table in tables:
         draft_times(connection, table)
     for table in drop_last_times(connection, tables):
         draft_times(connection, table)
-    take_parent_times(tables)
+    draft_computed_times(connection, tables)
+    take_parent_times(connection, tables)
     referred = {key.table for table in tables for key in table.every_key()}
     for table in tables:
         if table.temporal_column is None:
             draft_doubtful_time(connection, table, is_referred_to=table.name in referred)
     drop_last_times(connection, tables)
-    take_parent_times(tables)
+    take_parent_times(connection, tables)
+    take_parent_times(connection, tables, by_declared=True)
 
 
 def _null_values(edited: Schema) -> Mapping[tuple[str, str], tuple[str, ...]]:

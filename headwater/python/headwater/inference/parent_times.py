@@ -10,10 +10,11 @@ from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import table_words
 from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.inference.overlaps import key_text
-from headwater.metadata.parts import ColumnRef
+from headwater.metadata.parts import ColumnRef, ForeignKey
 from headwater.sources.database import Connection, one_row
 
 NEARLY_ALL = 0.9
+OUT_OF_ORDER_MAX = 0.1  # of the rows may be older than what they name
 
 NewerParents = dict[tuple[str, tuple[str, ...]], tuple[int, int]]
 """By table and columns of a foreign key: how many rows name a parent, and how many a newer one."""
@@ -92,15 +93,19 @@ def _late_text(parent: TableDraft, names: Sequence[str], total: int, late: int) 
     )
 
 
-def take_parent_times(tables: Sequence[TableDraft]) -> None:
-    """Tables without a time that belong to a timed one: a part of it takes its time."""
+def take_parent_times(
+    connection: Connection, tables: Sequence[TableDraft], *, by_declared: bool = False
+) -> None:
+    """Tables without a time that belong to a timed one: a part of it takes its time. by_declared:
+    also a table whose every row names one by a key that the source declares, the newest of several
+    such, if no row that names the table's is older."""
     waiting = [table for table in tables if table.temporal_column is None]
     again = True
     while again:
         again = False
         for table in waiting:
             if table.temporal_column is None and table.source.row_count:
-                again |= _take_time(tables, table)
+                again |= _take_time(connection, tables, table, by_declared=by_declared)
 
 
 def say_untimed(tables: Sequence[TableDraft]) -> None:
@@ -118,13 +123,24 @@ def say_untimed(tables: Sequence[TableDraft]) -> None:
             )
 
 
-def _take_time(tables: Sequence[TableDraft], table: TableDraft) -> bool:
-    """Give a table that is a part of one timed parent that parent's time."""
+def _take_time(
+    connection: Connection, tables: Sequence[TableDraft], table: TableDraft, *, by_declared: bool
+) -> bool:
+    """Give a table the time of a parent."""
+    parents = [
+        parent
+        for parent in _timed_parents(tables, table)
+        if sum(key.table == parent.name for key in table.every_key()) == 1
+    ]
     owners = [parent for parent in _timed_parents(tables, table) if _is_part(table, parent)]
-    if len(owners) != 1:
-        return False
-    parent = owners[0]
-    if sum(key.table == parent.name for key in table.every_key()) != 1:
+    if len(owners) == 1 and owners[0] in parents:
+        parent = owners[0]
+    elif by_declared:
+        newest = _newest_declared(connection, tables, table, parents)
+        if newest is None:
+            return False
+        parent = newest
+    else:
         return False
     name = parent.temporal_column
     assert name is not None
@@ -142,6 +158,87 @@ def _take_time(tables: Sequence[TableDraft], table: TableDraft) -> bool:
     table.temporal_column, table.time_reason = taken, f"taken from {parent.name}"
     table.time_resolution = parent.time_resolution
     return True
+
+
+def _newest_declared(
+    connection: Connection,
+    tables: Sequence[TableDraft],
+    table: TableDraft,
+    parents: Sequence[TableDraft],
+) -> TableDraft | None:
+    """The one with the newest times of the parents that every row names by a declared key, unless
+    rows that name the table's are older than these."""
+    declared = {(columns, parent) for columns, parent, _ in table.source.foreign_keys}
+    found = []
+    for parent in parents:
+        key = _key_to(table, parent)
+        is_full = all(table.column(name).facts.is_full for name in key.columns)
+        if not is_full or (key.columns, parent.name) not in declared:
+            continue
+        rows = _taken_rows(tables, table, table.primary_key or key.columns, parent)
+        mean, count = one_row(connection, f"SELECT avg(epoch(t)), count(t) FROM ({rows})")
+        if mean is not None and count >= NEARLY_ALL * table.source.row_count:
+            found.append((mean, parent, rows))
+    if not found:
+        return None
+    _, parent, _ = max(found, key=lambda entry: entry[0])
+    for child in tables:
+        for key in child.every_key():
+            if key.table == table.name and child is not table and has_own_time(child):
+                over = child.over(child.temporal_column or "")
+                below = timed_keys(child, key.columns, over)
+                above = _taken_rows(tables, table, key.references, parent)
+                if is_out_of_order(connection, below, above):
+                    return None
+    return parent
+
+
+def _taken_rows(
+    tables: Sequence[TableDraft], table: TableDraft, columns: Sequence[str], parent: TableDraft
+) -> str:
+    """SQL: keys `k` of a table's rows and the times `t` of the parent's rows that they name."""
+    key, name = _key_to(table, parent), parent.temporal_column or ""
+    above = parent.column(name).taken_from
+    if above is None:
+        times = timed_keys(parent, key.references, parent.stamp(name))
+    else:
+        times = _taken_rows(tables, parent, key.references, _named(tables, above.table))
+    ours, theirs = _key_of(table, columns), _key_of(table, key.columns)
+    return (
+        f"SELECT c.k, p.t FROM (SELECT {ours} AS k, {theirs} AS u FROM raw.t{table.source.index}) "
+        f"c LEFT JOIN ({times}) p ON c.u = p.k"
+    )
+
+
+def timed_keys(
+    table: TableDraft, columns: Sequence[str], time: str, relation: str | None = None
+) -> str:
+    """SQL: keys `k` and times `t` of a table's rows."""
+    rows = relation or f"raw.t{table.source.index}"
+    return f"SELECT {_key_of(table, columns)} AS k, {time} AS t FROM {rows}"
+
+
+def is_out_of_order(connection: Connection, below: str, above: str) -> bool:
+    """Whether too many rows are older than the ones that they name, by `timed_keys` of both."""
+    joined, older = one_row(
+        connection,
+        f"SELECT count(*), count(*) FILTER (WHERE c.t < p.t) FROM ({below}) c JOIN ({above}) p "
+        "ON c.k = p.k",
+    )
+    return bool(older > OUT_OF_ORDER_MAX * joined)
+
+
+def _key_of(table: TableDraft, columns: Sequence[str]) -> str:
+    return f"({', '.join(key_text(table, name) for name in columns)})"
+
+
+def _key_to(table: TableDraft, parent: TableDraft) -> ForeignKey:
+    """The one key of a table to another."""
+    return next(key for key in table.every_key() if key.table == parent.name)
+
+
+def _named(tables: Sequence[TableDraft], name: str) -> TableDraft:
+    return next(table for table in tables if table.name == name)
 
 
 def _timed_parents(tables: Sequence[TableDraft], table: TableDraft) -> list[TableDraft]:

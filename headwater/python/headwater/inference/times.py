@@ -4,9 +4,6 @@ It is the time that every row has and that no other time precedes. If several ti
 latest is taken, and a person is asked: a context then shows less until somebody has answered. So
 it is with a time that only some of the rows have, and with one that is named as an end. A birth is
 never the time of a row, nor is one that is overwritten.
-
-One moment may stand twice in a row, with a zone and without one: the former is taken, and the lag
-between the two names the zone of all times of the database that have none.
 """
 
 from __future__ import annotations
@@ -18,8 +15,6 @@ from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import singular, words_of
 from headwater.inference.draft import ColumnDraft, Cost, TableDraft
 from headwater.sources.database import Connection, one_row
-from headwater.sources.source import literal
-from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE
 
 # Words of times, whole or before "date", "time", "day", "on" and the like: duedate.
 PERSONAL = {"birth", "born", "dob", "birthday", "death", "died"}
@@ -42,26 +37,16 @@ TAIL = re.compile(r"(date|time|day|at|on|ts)$")
 NULL_SHARE_MAX = 0.02  # of rows without a time
 PARTLY = 0.5  # of rows that have a time that not every row has
 ROWS_MIN = 50  # for shares to mean something
-LAGS_MAX = 4  # different ones between two spellings of one time, with summer time
-LAG_STEP_S, LAG_MAX_S = 900, 14 * 3600
-ZONE_ROWS = 200  # by which a zone is found
-# Of zones that are alike, the one that is named.
-KNOWN_ZONES = (
-    "UTC", "America/New_York", "America/Chicago", "America/Denver", "America/Los_Angeles",
-    "America/Sao_Paulo", "Europe/London", "Europe/Berlin", "Europe/Paris", "Europe/Madrid",
-    "Europe/Helsinki", "Europe/Moscow", "Africa/Lagos", "Africa/Johannesburg", "Asia/Dubai",
-    "Asia/Kolkata", "Asia/Shanghai", "Asia/Tokyo", "Australia/Sydney", "Pacific/Auckland",
-)  # fmt: skip
 
 
 def draft_times(connection: Connection, table: TableDraft) -> None:
     """The temporal column, with the resolution of texts that are dates."""
-    found = _declared(table) or _temporal(connection, table, _stamps(table))
+    found = _declared(table) or _temporal(connection, table, stamps_of(table))
     if found is not None:
-        _take(table, found)
+        take_time(table, found)
 
 
-def _stamps(table: TableDraft) -> list[ColumnDraft]:
+def stamps_of(table: TableDraft) -> list[ColumnDraft]:
     """The columns that may be the time of a row."""
     return [
         column
@@ -70,7 +55,7 @@ def _stamps(table: TableDraft) -> list[ColumnDraft]:
     ]
 
 
-def _take(table: TableDraft, column: ColumnDraft) -> None:
+def take_time(table: TableDraft, column: ColumnDraft) -> None:
     """Make a column the time of its rows."""
     table.temporal_column = column.name
     missing = column.facts.row_count - column.facts.value_count
@@ -92,7 +77,7 @@ def _temporal(
     connection: Connection, table: TableDraft, stamps: list[ColumnDraft]
 ) -> ColumnDraft | None:
     beginnings = [column for column in stamps if kind_of(table, column) == "beginning"]
-    candidates = [column for column in beginnings if _has_times(column.facts)]
+    candidates = [column for column in beginnings if has_times(column.facts)]
     if len(candidates) == 1:
         table.time_reason = "the one time that every row has"
         return candidates[0]
@@ -112,12 +97,12 @@ def _temporal(
 def draft_doubtful_time(connection: Connection, table: TableDraft, *, is_referred_to: bool) -> None:
     """A time for a table that would have none, to be checked: if every row has several times, the
     latest; in a table that no other one refers to a time that half of the rows have; or an end."""
-    stamps = _stamps(table)
+    stamps = stamps_of(table)
     beginnings = [column for column in stamps if kind_of(table, column) == "beginning"]
-    every = [column for column in beginnings if _has_times(column.facts)]
+    every = [column for column in beginnings if has_times(column.facts)]
     some = [c for c in beginnings if c.facts.value_count >= PARTLY * c.facts.row_count]
-    ends = [c for c in stamps if kind_of(table, c) == "end" and _has_times(c.facts)]
-    kept = [c for c in stamps if kind_of(table, c) == "overwritten" and _has_times(c.facts)]
+    ends = [c for c in stamps if kind_of(table, c) == "end" and has_times(c.facts)]
+    kept = [c for c in stamps if kind_of(table, c) == "overwritten" and has_times(c.facts)]
     for found, why in (
         (every, "of the times that every row has, none of which comes first, the latest"),
         ([] if is_referred_to else some, "the latest of the times that most rows have"),
@@ -133,7 +118,7 @@ def draft_doubtful_time(connection: Connection, table: TableDraft, *, is_referre
                 f"temporal column {column.name} ({why}): rows are shown from then on{other}",
                 Cost.FUTURE,
             )
-            _take(table, column)
+            take_time(table, column)
             return
     if beginnings and table.source.row_count:
         names = ", ".join(column.name for column in beginnings)
@@ -164,90 +149,7 @@ def _latest(
     return max(found, key=lambda pair: pair[0])[1] if found else columns[0]  # all are infinite
 
 
-# ---- one time with a zone and without ------------------------------------------------------------
-
-
-def find_zone(connection: Connection, tables: Sequence[TableDraft]) -> str | None:
-    """Find times that stand in their row twice, with a zone and without one, and say so; the zone
-    of the latter, if it is one for all of them."""
-    zones: set[str] = set()
-    for table in tables:
-        stamps = [column for column in table.columns if column.stype == "timestamp"]
-        zoned = [column for column in stamps if _has_zone(table, column)]
-        for naive in (column for column in stamps if _is_naive(table, column)):
-            for other in zoned:
-                if not _is_same_time(connection, table, naive, other):
-                    continue
-                naive.same_time_as = other.name
-                found = _zones_of(connection, table, naive, other)
-                zones.add(found[0] if found else "")
-                named = f", as in {found[0]}" if found else ""
-                naive.check(
-                    f"the time of {other.name} without its zone: always whole hours apart{named}; "
-                    f"{other.name} is taken",
-                    Cost.FUTURE,
-                )
-                break
-    return zones.pop() if len(zones) == 1 and "" not in zones else None
-
-
-def _has_zone(table: TableDraft, column: ColumnDraft) -> bool:
-    facts = column.facts
-    return table.kind(column.name) == ZONED_TYPE or (
-        0 < facts.clock_count == facts.zoned_count and facts.mostly(facts.zoned_count)
-    )
-
-
-def _is_naive(table: TableDraft, column: ColumnDraft) -> bool:
-    facts = column.facts
-    return table.kind(column.name) in NAIVE_TYPES or (facts.clock_count > facts.zoned_count == 0)
-
-
-def _is_same_time(
-    connection: Connection, table: TableDraft, naive: ColumnDraft, zoned: ColumnDraft
-) -> bool:
-    """Whether the two are a few constant lags of quarters of an hour apart, at least one not 0."""
-    lag = f"date_diff('second', {table.stamp(naive.name)}, {table.stamp(zoned.name)})"
-    lags, count, least, largest, odd = one_row(
-        connection,
-        f"SELECT count(DISTINCT lag), count(lag), min(lag), max(lag), "
-        f"count(*) FILTER (WHERE lag % {LAG_STEP_S} <> 0) FROM "
-        f"(SELECT {lag} AS lag FROM raw.t{table.source.index})",
-    )
-    if not count or odd or lags > LAGS_MAX or least == largest == 0 or lags * 5 > count:
-        return False
-    return bool(least >= -LAG_MAX_S and largest <= LAG_MAX_S)
-
-
-def _zones_of(
-    connection: Connection, table: TableDraft, naive: ColumnDraft, zoned: ColumnDraft
-) -> list[str]:
-    """Zones in which a time without a zone is the one with it, in every row: names of places first,
-    well-known ones before others."""
-    names = [
-        row[0]
-        for row in connection.execute("SELECT name FROM pg_timezone_names() ORDER BY 1").fetchall()
-    ]
-    local, moment = table.stamp(naive.name), table.stamp(zoned.name)
-    rows = connection.execute(
-        f"SELECT DISTINCT CAST({local} AS TIMESTAMP) AS a, CAST({moment} AS TIMESTAMP) AS b "
-        f"FROM raw.t{table.source.index} WHERE {local} IS NOT NULL AND {moment} IS NOT NULL "
-        f"ORDER BY hash(a) LIMIT {ZONE_ROWS}"
-    ).fetchall()
-    values = ", ".join(f"(TIMESTAMP '{a}', TIMESTAMP '{b}')" for a, b in rows)
-    listed = ", ".join(f"({literal(name)})" for name in names)
-    found = connection.execute(
-        f"SELECT z FROM (VALUES {listed}) AS zones(z), (VALUES {values}) AS times(a, b) GROUP BY z "
-        "HAVING bool_and(timezone(z, a) = timezone('UTC', b)) ORDER BY z"
-    ).fetchall()
-    return sorted((row[0] for row in found), key=_how_known)
-
-
-def _how_known(zone: str) -> tuple[int, str]:
-    return (KNOWN_ZONES.index(zone) if zone in KNOWN_ZONES else len(KNOWN_ZONES), zone)
-
-
-def _has_times(facts: ColumnFacts) -> bool:
+def has_times(facts: ColumnFacts) -> bool:
     if facts.value_count == 0:
         return False
     missing = facts.row_count - facts.value_count

@@ -421,7 +421,7 @@ def _equal(
         return None  # as nearly always
     is_equal = rows.copy()
     is_equal[rows] = _same(table, column, own.values[rows], values[rows])
-    if is_sum:  # equal not only if it is 0, or another usual value
+    if total.kind not in ("newest", "oldest"):  # equal not only if it is a usual value, such as 0
         usual = _usual(own.values[varying])
         unusual = varying & (own.values != usual)
         if (is_equal & unusual).sum() < max(VARYING_MIN, PARTLY * unusual.sum()):

@@ -8,6 +8,7 @@ would lose the edits with it.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -48,10 +49,13 @@ def _update_table(old: Table, new: Table, told: dict[str, list[str]]) -> Table:
         where = f"{old.name}.{column.name}"
         if column.name in drafted:
             told["otherwise"] += _differences(where, column, drafted[column.name])
-        elif column.taken_from is None:
+        elif not column.is_derived:
             told["gone"].append(f"column {where} is no longer in the source")
     for column in new.columns:
-        if column.name not in kept and column.taken_from is None:
+        if column.name not in kept and column.is_derived:
+            entry = f'"{column.name}": {json.dumps(replace(column, note="").to_dict())}'
+            told["otherwise"].append(f"{old.name}: init would now add the column {entry}")
+        elif column.name not in kept:
             columns.append(replace(column, note=_marked(column.note)))
             told["added"].append(f"column {old.name}.{column.name} ({column.stype})")
     told["otherwise"] += _table_differences(old, new)
@@ -67,6 +71,8 @@ def _differences(where: str, old: Column, new: Column) -> list[str]:
         ("null_values", sorted(old.null_values), sorted(new.null_values)),
         ("unit", old.unit, new.unit),
         ("format", old.format, new.format),
+        ("taken_from", old.taken_from, new.taken_from),
+        ("expression", old.expression, new.expression),
     ]
     return [_difference(where, *pair) for pair in pairs if pair[1] != pair[2]]
 

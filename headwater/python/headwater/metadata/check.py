@@ -117,6 +117,10 @@ def _check_table(schema: Document, table: Table, problems: list[str]) -> None:
             )
         if column.taken_from is not None:
             _check_taken(schema, table, column, problems)
+        if column.taken_from is not None and column.expression is not None:
+            problems.append(
+                f"column '{table.name}.{column.name}' has 'taken_from' and 'expression': keep one"
+            )
     if table.values_of:
         _check_values(schema, table, problems)
     keys = table.every_key()
@@ -171,7 +175,7 @@ def _check_values(schema: Document, table: Table, problems: list[str]) -> None:
         if _expect(reference.table, tables, where, "table", problems):
             found = tables[reference.table]
             if _expect(reference.column, found.column_names(), where, "column", problems) and (
-                found.values_of or found.column(reference.column).taken_from is not None
+                found.values_of or found.column(reference.column).is_derived
             ):
                 problems.append(f"{where} names '{reference}', which the source does not have")
     own = table.source_columns()
@@ -274,11 +278,12 @@ def _check_columns(table: Table, names: list[str], problems: list[str]) -> None:
             problems.append(
                 f"table '{table.name}' of the source has no column '{name}'{nearest(name, names)}"
             )
-    listed = table.column_names()
+    listed, folded = table.column_names(), {name.casefold() for name in names}
     for column in table.columns:
-        if column.taken_from is not None and column.name in names:
+        if column.is_derived and column.name.casefold() in folded:
+            key = "expression" if column.taken_from is None else "taken_from"
             problems.append(
-                f"'taken_from' of column '{table.name}.{column.name}': the source has that column"
+                f"'{key}' of column '{table.name}.{column.name}': the source has that column"
             )
     missing = [name for name in names if name not in listed]
     if missing:

@@ -215,6 +215,7 @@ class Reader:
             taken_from=None
             if entry.get("taken_from") is None
             else self.reference(entry["taken_from"], f"'taken_from' of {where}"),
+            expression=self.text(entry, "expression", where),
             note=self.text(entry, "note", where) or "",
         )
 

@@ -39,7 +39,7 @@ TABLE_KEYS = (
 )  # fmt: skip
 COLUMN_KEYS = (
     "stype", "foreign_key", "known_at", "description", "null_values", "unit", "format",
-    "taken_from", "note",
+    "taken_from", "expression", "note",
 )  # fmt: skip
 TASK_KEYS = (
     "note", "query", "seeds", "anchor_table", "anchor_key", "target_column", "target_stype", "kind",
@@ -113,7 +113,13 @@ class Column:
     unit: str = "s"  # of a timestamp stored as a number since 1970: "s", "ms", "us" or "ns"
     format: str | None = None  # of a timestamp that is not ISO 8601: "%d.%m.%Y", "%Y%m%d"
     taken_from: ColumnRef | None = None  # not of the source: a column of the row a key names
+    expression: str | None = None  # not of the source: SQL of columns of its own row
     note: str = ""  # for people; read by nobody
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the source does not have it."""
+        return self.taken_from is not None or self.expression is not None
 
     def to_dict(self) -> dict[str, Any]:
         return _entry(self, COLUMN_KEYS)
@@ -174,7 +180,7 @@ class Table:
 
     def source_columns(self) -> list[str]:
         """Names of the columns that the source must have."""
-        return [column.name for column in self.columns if column.taken_from is None]
+        return [column.name for column in self.columns if not column.is_derived]
 
     def every_key(self) -> list[ForeignKey]:
         """Foreign keys in the store's order: of single columns, then `foreign_keys` as listed."""

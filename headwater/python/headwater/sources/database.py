@@ -26,6 +26,8 @@ MEMORY_UNITS = {"B": 1} | {
 }
 DUCKDB_BYTES = 768 << 20  # of address space, for the library and a small build
 OWN_BYTES = 176_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
+# The clock, as words that SQL takes without brackets.
+CLOCK_WORDS = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
 NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 SPILL_LIMIT = "max_temp_directory_size"  # by default what is free on the disk
 THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
@@ -58,6 +60,15 @@ def open_database(
         connection.close()
         raise ValueError(f"DuckDB does not take the setting: {error}") from error
     return connection
+
+
+def unrepeatable_functions(connection: Connection) -> set[str]:
+    """Names of functions, and words, that give another answer tomorrow."""
+    rows = connection.execute(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT' "
+        "AND function_type = 'scalar'"
+    ).fetchall()
+    return {row[0] for row in rows} - {"error"} | set(CLOCK_WORDS)
 
 
 def hide_progress_bar(connection: Connection) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from databases import arrow_tables, bookstore, bookstore_metadata, typed
 from headwater.builder.build import build
@@ -137,6 +138,80 @@ def test_null_spellings_make_no_row(tmp_path: Path) -> None:
     assert [table["row_range"] for table in store.metadata["tables"]][-1] == [13, 14]
 
 
+def test_a_column_is_computed_from_its_row(tmp_path: Path) -> None:
+    """Of values without their spellings of NULL, and NULL where it cannot be computed; a name that
+    the expression uses may be one that the query around it has."""
+    found = {"id": pa.array([1, 2, 3, 4]), "year": pa.array(["2021", "2022", "none", "2023"]),
+             "raw0": pa.array([1, 13, 3, None])}  # fmt: skip
+    month = 'last_day(make_date(CAST("Year" AS INTEGER), raw0, 1))'
+    document = {
+        "tables": {
+            "months": {
+                "primary_key": "id",
+                "temporal_column": "month",
+                "columns": {
+                    "id": {"stype": "identifier"},
+                    "year": {"stype": "numerical", "null_values": ["none"]},
+                    "raw0": {"stype": "numerical"},
+                    "month": {"stype": "timestamp", "expression": month},
+                },
+            }
+        }
+    }
+    report = build({"months": pa.table(found)}, tmp_path / "s", document)
+    store = Store(tmp_path / "s")
+    rows = [store.row(store.find("months", key)) for key in (1, 2, 3, 4)]
+    # The last day of the month is over at its end.
+    assert [row["time"] for row in rows] == [datetime(2021, 2, 1, tzinfo=UTC), None, None, None]
+    assert rows[0]["cells"]["month"] == datetime(2021, 1, 31, tzinfo=UTC)
+    assert "3 rows of months have no time and are never shown (see 'null_time')" in report.notes()
+
+
+def test_a_computed_time_can_be_taken(tmp_path: Path) -> None:
+    document = bookstore_metadata()
+    tables = document["tables"]
+    decade = {
+        "stype": "timestamp",
+        "expression": "make_date(year(appeared) // 10 * 10 + 9, 12, 31)",
+    }
+    tables["books"]["columns"]["decade"] = decade
+    tables["sales"]["columns"]["decade"] = {"stype": "timestamp", "taken_from": "books.decade"}
+    _, store = built(tmp_path, document)
+    cells = store.row(store.find("sales", ("a", 1)))["cells"]
+    assert cells["decade"] == datetime(2029, 12, 31, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("(SELECT max(price) FROM raw.t1)", "not computed from its row alone (subquery)"),
+        ("lag(price) OVER ()", "not computed from its row alone (window)"),
+        ("max(price)", "aggregate"),
+        ("price + random()", "uses random(), which gives another answer tomorrow"),
+        ("current_date", "names column 'current_date', which the source does not have"),
+        (
+            "prise * 2",
+            "names column 'prise', which the source does not have, did you mean 'price'?",
+        ),
+        ("price *", "is not SQL: syntax error"),
+        ("1), (2", "must be one expression of columns of its row"),
+        ("1) FROM raw.t1 --", "is not SQL"),
+        ("COLUMNS(*)", "not computed from its row alone (star)"),
+        ("no_function(price)", "no_function"),
+    ],
+)
+def test_what_is_not_of_the_row_is_no_expression(
+    tmp_path: Path, expression: str, message: str
+) -> None:
+    document = bookstore_metadata()
+    entry = {"stype": "numerical", "expression": expression}
+    document["tables"]["books"]["columns"]["x"] = entry
+    with pytest.raises(SchemaError) as caught:
+        built(tmp_path, document)
+    assert "'expression' of column 'books.x'" in str(caught.value)
+    assert message in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("where", "entry", "message"),
     [
@@ -155,6 +230,14 @@ def test_null_spellings_make_no_row(tmp_path: Path) -> None:
         (
             "note", {"stype": "text", "taken_from": "books.genre"},
             "the source has that column",
+        ),
+        (
+            "note", {"stype": "text", "expression": "upper(note)"},
+            "the source has that column",
+        ),
+        (
+            "x", {"stype": "text", "expression": "note", "taken_from": "books.genre"},
+            "column 'sales.x' has 'taken_from' and 'expression': keep one",
         ),
     ],
 )  # fmt: skip

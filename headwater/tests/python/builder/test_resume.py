@@ -154,11 +154,13 @@ def test_a_build_killed_at_any_stage_is_gone_on_with(
 
 
 def derived_metadata(kind: Any) -> dict[str, Any]:
-    """With columns taken from rows above, a table of values, and what else a schema may say."""
+    """With columns computed and taken from rows above, a table of values, and what else is said."""
     document = metadata()
     tables = document["tables"]
     tables["books"]["columns"]["writer"] = {"stype": "text", "taken_from": "authors.name"}
+    tables["books"]["columns"]["initial"] = {"stype": "categorical", "expression": "genre[1]"}
     tables["sales"]["columns"] |= {
+        "initial": {"stype": "categorical", "taken_from": "books.initial"},
         "price": {"stype": "numerical", "taken_from": "books.price"},
         "writer": {"stype": "text", "taken_from": "books.writer"},
     }

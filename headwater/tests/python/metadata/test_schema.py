@@ -67,6 +67,10 @@ def full_metadata() -> dict[str, Any]:
         "taken_from": "books.appeared",
         "note": "of the book",
     }
+    tables["sales"]["columns"]["sold_on"] = {
+        "stype": "timestamp",
+        "expression": "CAST(sold_at AS DATE)",
+    }
     tables["books"]["columns"]["price"] |= {"known_at": "+60 days", "null_values": ["?"]}
     tables["books"]["columns"]["in_print"]["known_at"] = "appeared"
     tables["books"]["columns"]["appeared"]["unit"] = "ms"

@@ -1,0 +1,54 @@
+"""Columns that a draft computes from others of their row: `expression` in metadata.json."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from headwater.facts.measure import column_facts
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.types import draft_type
+from headwater.sources.database import Connection, one_row
+from headwater.sources.expression import with_expression
+from headwater.sources.source import SourceColumn, quote
+
+PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def name_sql(connection: Connection, name: str) -> str:
+    """A column's name in an expression, in quotes if it needs them."""
+    query = (
+        "SELECT count(*) FROM duckdb_keywords() WHERE keyword_name = ? AND keyword_category <> ?"
+    )
+    (count,) = one_row(connection, query, [name.lower(), "unreserved"])
+    return quote(name) if count or not PLAIN.fullmatch(name) else name
+
+
+def add_computed(
+    connection: Connection, table: TableDraft, name: str, expression: str
+) -> ColumnDraft:
+    """Add a column to a table and to its rows in raw.t<i>; its name gets an underscore for each
+    time that the table has it."""
+    source = table.source
+    folded = {other.casefold() for other in source.column_names()}
+    while name.casefold() in folded:
+        name += "_"
+    slot = len(source.columns)
+    relation, before = f"raw.t{source.index}", f"t{source.index}_{slot}"
+    kind = "VIEW" if source.is_view else "TABLE"
+    connection.execute(f"ALTER {kind} {relation} RENAME TO {before}")
+    select = with_expression(connection, source, name, expression, table.value, f"raw.{before}")
+    connection.execute(f"CREATE VIEW {relation} AS {select}")
+    found = one_row(
+        connection,
+        "SELECT data_type FROM duckdb_columns() WHERE schema_name = 'raw' AND table_name = ? "
+        "AND column_index = ?",
+        [f"t{source.index}", slot + 1],
+    )
+    columns = (*source.columns, SourceColumn(name, found[0]))
+    table.source = replace(source, columns=columns, is_view=True)
+    column = ColumnDraft(name, column_facts(connection, table.source, slot))
+    column.expression = expression
+    table.columns.append(column)
+    draft_type(table, column)
+    return column
