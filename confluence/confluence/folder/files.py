@@ -14,6 +14,7 @@ from typing import Any
 from headwater.shared import regular, whole
 
 LOCK = ".lock"
+METADATA = "metadata.json"  # what a run that built its store built it by
 
 
 def write_whole(path: Path, text: str) -> None:

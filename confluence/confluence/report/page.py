@@ -14,19 +14,20 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import headwater
-from headwater.shared import check_output, read_text, shown
+from headwater.shared import check_output, in_reach, open_checks, read_text, shown
 
 from confluence.answers.several_runs import describe_runs
 from confluence.config import Config
 from confluence.data.verification import open_store
 from confluence.folder.checkpoint import CheckpointError, load_record, saved_steps, store_paths
-from confluence.folder.files import write_whole
+from confluence.folder.files import METADATA, write_whole
 from confluence.report.charts import Line, histogram, line_chart, share, short
 from confluence.report.evaluation_files import (
     EVALUATIONS,
@@ -109,6 +110,7 @@ def make_page(out: Path, events: list[Event], opened: Mapping[str, headwater.Sto
     sections = [
         ("In short", _verdicts(results)),
         ("Evaluation", _evaluations(results)),
+        ("To check", _open_checks(out, place)),
         ("Training", _tiles(events) + _curves(events)),
         ("Time of steps", _step_times(events)),
         ("Checkpoints", _checkpoints(out, events)),
@@ -507,6 +509,22 @@ def _task_facts(task: Mapping[str, Any]) -> tuple[str, str]:
     query = str(task.get("query") or "")
     code = f"<details><summary>its query</summary><pre>{escape(query)}</pre></details>"
     return _facts(facts), code if query else ""
+
+
+def _open_checks(out: Path, place: Mapping[str, Any]) -> str:
+    """What nobody has checked of the tables that the run's tasks can reach, the costly first."""
+    try:
+        schema = headwater.Schema.load(out / METADATA)
+    except (headwater.HeadwaterError, OSError):
+        return ""
+    tasks = tuple(task for task in schema.tasks if task.name in place.get("tasks", ()))
+    reached = {name for task in tasks for name in in_reach(schema, task.anchor_table)}
+    found = open_checks(replace(schema, tasks=tasks), reached)
+    if not found:
+        return ""
+    lines = _list([f"{entry.subject()}: {entry.check}" for entry in found])
+    what = f"{len(found)} lines of {METADATA} that nobody has removed from its notes"
+    return f"<details><summary>{what}, the costly first</summary>{lines}</details>"
 
 
 def _settings(config: Mapping[str, Any]) -> str:

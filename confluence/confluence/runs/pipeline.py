@@ -22,8 +22,13 @@ from headwater.shared import (
     ProgressDisplay,
     check_label_table,
     check_output,
+    checks_text,
+    counted,
     draft_source,
+    every_name,
+    in_reach,
     nearest,
+    open_checks,
     read_bytes,
     read_document,
     read_text,
@@ -37,7 +42,7 @@ from confluence.data.stores import find_places
 from confluence.data.tasks import NO_BATCHES, TaskError, find_task, open_sampler, read_labels
 from confluence.data.verification import open_store, verified_stores
 from confluence.folder import checkpoint
-from confluence.folder.files import build_at, read_json, write_whole
+from confluence.folder.files import METADATA, build_at, read_json, write_whole
 from confluence.report.evaluation import Evaluation
 from confluence.report.page import PAGE
 from confluence.runs.evaluate import Examination, scoring
@@ -46,7 +51,6 @@ from confluence.runs.run import Run
 from confluence.runs.train import Lessons, train_with
 from confluence.watch.trackers import check_installed
 
-METADATA = "metadata.json"
 BEFORE = "metadata.before{}.json"  # what metadata.json held, with -2 and so on
 STORE = "store"
 BUILT = "built.json"  # source and metadata of the store beside it
@@ -116,11 +120,11 @@ def write_metadata(
 ) -> Path:
     """metadata.json of the run: a given file or an inferred one, and the question."""
     path, given = out / METADATA, database.metadata
-    assumed: list[str] = []
     if given is not None:
         metadata = read_metadata(given)
     else:
-        metadata, assumed = infer_metadata(database.source, database.selected)
+        choice: dict[str, Any] = dict(database.selected)
+        metadata = draft_source(database.source, **choice).schema().to_dict()
     if question is not None:
         tasks = metadata.setdefault("tasks", {})
         tasks[task] = {**tasks.get(task, {}), **question.to_task()}
@@ -135,7 +139,6 @@ def write_metadata(
             if before not in (None, unfinished.read_bytes()):
                 how = "inferred" if given is None else "written"
                 say(f"{path} is {how} anew; its old content is in {_keep(before, out)}")
-    show_assumptions(assumed, path, strict=database.strict, say=say)
     return path
 
 
@@ -170,25 +173,23 @@ def check_label_tables(metadata: Mapping[str, Any], directory: Path) -> None:
                 check_label_table(task, name, directory)
 
 
-def infer_metadata(
-    source: str, selected: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, Any], list[str]]:
-    """What `headwater init` writes, and what it asks a person to check."""
-    choice: dict[str, Any] = dict(selected)
-    draft = draft_source(source, **choice)
-    return draft.schema().to_dict(), draft.every_check()
-
-
-def show_assumptions(assumed: Sequence[str], path: Path, *, strict: bool, say: Say) -> None:
-    """Nobody has looked at an inferred schema: say what was taken for granted, and where."""
-    if not assumed:
+def show_open(database: Database, schema: headwater.Schema, path: Path, say: Say) -> None:
+    """What nobody has checked of the tables that the task can reach, the costly first. ValueError
+    if it was inferred by a strict run, which assumes nothing."""
+    (task,) = schema.tasks
+    reached = in_reach(schema, task.anchor_table)
+    found, every = open_checks(schema, reached), open_checks(schema)
+    if not every:
         return
-    lines = "".join(f"\n  {line}" for line in assumed)
-    say(f"no --metadata given; assumed ({len(assumed)}):{lines}")
+    is_inferred = database.metadata is None
+    what = "no --metadata given; assumed" if is_inferred else f"open in {path}"
+    of = f"of the {counted(len(reached), 'table')} that {task.name} can reach"
+    if found:
+        say(checks_text(found, every_name(schema), title=f"{what} {of}"))
     where = f"edit {path} and run again with --metadata {path}"
-    if strict:
-        raise ValueError(f"{len(assumed)} assumptions are made, and the run is strict: {where}")
-    say(f"to change any of it, {where}")
+    if is_inferred and database.strict:
+        raise ValueError(f"{len(every)} assumptions are made, and the run is strict: {where}")
+    say(f"to change any of it, {where}; a line ends when it is removed from its note")
 
 
 def build_store(
@@ -399,6 +400,7 @@ def run_pipeline(
     path = write_metadata(database, task, question, out, say)
     try:
         schema = read_schema(path, task, say)
+        show_open(database, schema, path, say)
         if question is not None:
             check_anchor(schema, question)
         keep = bool(checkpoint.saved_steps(out)) and not overwrite

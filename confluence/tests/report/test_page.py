@@ -226,6 +226,27 @@ def test_the_title_is_the_question_and_the_answer_comes_before_the_training(tmp_
     assert places == sorted(places)
 
 
+def test_the_page_carries_what_nobody_has_checked(tmp_path: Path) -> None:
+    """Of the tables that its task can reach, the costly first, escaped; nothing if all is."""
+    write_log(tmp_path, START, train_line(10, 1.0))
+    columns = {"id": {"stype": "identifier"}, "v": {"stype": "numerical", "note": f"hint: {EVIL}"}}
+    people = {"primary_key": "id", "columns": columns, "note": "future: shown early"}
+    far = {"columns": {"x": {"stype": "text"}}, "note": "unseen: far away"}
+    task = {"query": "SELECT 1", "anchor_table": "people", "target_column": "v",
+            "target_stype": "numerical"}  # fmt: skip
+    tasks = {"churn": task, "other": {**task, "note": "hint: of another"}}
+    document = {"tables": {"people": people, "far": far}, "tasks": tasks}
+    (tmp_path / "metadata.json").write_text(json.dumps(document))
+    texts = outline(write_page(tmp_path)).texts
+    place = texts.index("people: shown early")
+    assert texts[place + 1] == f"people.v: {EVIL}" and "To check" in texts
+    assert not any("far away" in text or "of another" in text for text in texts)
+    document["tables"] = {"people": {**people, "note": "", "columns": {"id": columns["id"]}}}
+    document["tasks"] = {"churn": {**task, "target_column": "id"}}
+    (tmp_path / "metadata.json").write_text(json.dumps(document))
+    assert "To check" not in outline(write_page(tmp_path)).texts
+
+
 def test_of_several_evaluations_each_has_its_sentence(tmp_path: Path) -> None:
     write_log(tmp_path, START, train_line(10, 1.0))
     same = {**VERDICT, "text": "The model and trees on history do not differ."}

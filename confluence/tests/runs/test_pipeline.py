@@ -11,7 +11,14 @@ import headwater
 import pytest
 
 from confluence.cli.main import main
-from confluence.runs.pipeline import Database, Question, build_store, read_schema, write_metadata
+from confluence.runs.pipeline import (
+    Database,
+    Question,
+    build_store,
+    read_schema,
+    show_open,
+    write_metadata,
+)
 
 
 def write(path: Path, script: str) -> str:
@@ -100,7 +107,9 @@ QUESTION = Question(
 
 def inferred(tmp_path: Path, source: str, *, strict: bool = False) -> list[str]:
     said: list[str] = []
-    write_metadata(Database(source=source, strict=strict), "good", QUESTION, tmp_path, said.append)
+    database = Database(source=source, strict=strict)
+    path = write_metadata(database, "good", QUESTION, tmp_path, said.append)
+    show_open(database, read_schema(path, "good", lambda text: None), path, said.append)
     return said
 
 
@@ -117,6 +126,31 @@ def test_what_was_assumed_is_said_with_where_to_change_it(tmp_path: Path) -> Non
     known = {column.name: column.known_at.to_json() for column in metadata.table("orders").columns}
     assert (known["refunded"], known["score"]) == ("refunded_at", "never")  # the safe side
     assert [task.name for task in metadata.tasks][-1] == "good"
+
+
+def test_a_run_repeats_what_its_task_can_reach(tmp_path: Path) -> None:
+    """With a file too, until its lines are removed. A table that nothing leads to is left out, but
+    a strict run counts it."""
+    far = (
+        "CREATE TABLE far AS SELECT range AS far_id, 'none' AS a, range % 5 AS views FROM range(90)"
+    )
+    source = write(tmp_path / "shop.duckdb", SHOP + ";" + far)
+    said = "\n".join(inferred(tmp_path, source))
+    assert "no --metadata given; assumed of the 1 table that good can reach (" in said
+    assert "far" not in said.replace("far can", "")
+    path = tmp_path / "metadata.json"
+    database, told = Database(source=source, metadata=path, strict=True), list[str]()
+    show_open(database, read_schema(path, "good", lambda text: None), path, told.append)
+    assert f"open in {path} of the 1 table that good can reach (" in told[0]
+    assert "orders.score: proposal: known_at never (by its name" in told[0]
+    document = json.loads(path.read_text())
+    for table in document["tables"].values():
+        for entry in (table, *table["columns"].values()):
+            entry.pop("note", None)
+    path.write_text(json.dumps(document))
+    told.clear()
+    show_open(database, read_schema(path, "good", lambda text: None), path, told.append)
+    assert told == []
 
 
 def test_a_split_without_seeds_is_refused_before_anything_is_trained(

@@ -26,6 +26,7 @@ from headwater.inference.infer import draft_source
 from headwater.interrupts import SIGNALLED, Interrupts, is_interrupt, leave, run_process
 from headwater.machine import check_address_space, machine_bytes
 from headwater.metadata.from_json import read_document
+from headwater.metadata.review import checks_text, every_name, in_reach, open_checks
 from headwater.notebook import CELL_BYTES, counted, html_line, html_table, short, short_lines
 from headwater.progress import ProgressDisplay
 from headwater.sampling.expand import (
@@ -67,18 +68,22 @@ __all__ = [
     "check_output",
     "check_regular",
     "check_saved",
+    "checks_text",
     "counted",
     "draft_source",
+    "every_name",
     "hash64",
     "hide_progress_bar",
     "html_line",
     "html_table",
+    "in_reach",
     "is_interrupt",
     "keep_places",
     "leave",
     "long_cells",
     "machine_bytes",
     "nearest",
+    "open_checks",
     "open_given",
     "open_windows_text",
     "read_bytes",

@@ -18,10 +18,16 @@ def parser() -> argparse.ArgumentParser:
     command_line.add_argument("--version", action="version", version=f"headwater {VERSION}")
     subparsers = command_line.add_subparsers(required=True, metavar="COMMAND")
     init = subparsers.add_parser("init", help="draft a metadata.json from a source")
-    add_source(init)
+    add_source(init, nargs="?")
     init.add_argument("-o", "--output", default="metadata.json", metavar="F")
     init.add_argument(
         "--update", action="store_true", help="keep the entries of the file, and add new ones"
+    )
+    init.add_argument(
+        "--check",
+        action="store_true",
+        help="print the open checks of the file, which stand in its notes, and write nothing "
+        "(SOURCE is not read; exit status 1 if there are any)",
     )
     init.add_argument(
         "--full", action="store_true", help="print every check and column, however many"
@@ -187,9 +193,9 @@ SOURCE_HELP = (
 )
 
 
-def add_source(parser: argparse.ArgumentParser) -> None:
+def add_source(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
     """SOURCE and the options that choose its tables."""
-    parser.add_argument("source", metavar="SOURCE", help=SOURCE_HELP)
+    parser.add_argument("source", metavar="SOURCE", nargs=nargs, help=SOURCE_HELP)
     for option, metavar, text in (
         (
             "--schema",

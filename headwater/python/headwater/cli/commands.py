@@ -36,6 +36,10 @@ def init(options: argparse.Namespace) -> int:
     from headwater.metadata.schema import Schema
 
     output = Path(options.output)
+    if options.check:
+        return _print_open(output, options)
+    if options.source is None:
+        options.refuse("SOURCE, the database, is needed")
     if options.update and not output.exists():
         raise ValueError(f"'{output}' does not exist, so there is nothing to update")
     inputs = [("SOURCE", source_files(options.source) or [])]
@@ -52,7 +56,8 @@ def init(options: argparse.Namespace) -> int:
         if not options.json:
             tell(
                 f"\n{output} is written, and a build uses it as it is: every proposal is in it."
-                " Check it, above all the lines under 'to check', and correct wrong entries."
+                " Go through the lines under 'to check': correct wrong entries, and remove the"
+                f" line from its note. headwater init --check -o {output} prints what is left."
             )
         return 0
     schema, told = update_schema(edited, draft)
@@ -63,6 +68,20 @@ def init(options: argparse.Namespace) -> int:
         state = "is updated" if schema != edited else "is as it was"
         tell(f"{output} {state}. Entries that were there are unchanged.")
     return 0
+
+
+def _print_open(path: Path, options: argparse.Namespace) -> int:
+    from headwater.metadata.review import checks_text, every_name, open_checks
+    from headwater.metadata.schema import Schema
+
+    schema = Schema.load(path)
+    found = open_checks(schema)
+    if options.json:
+        tell(to_json([{"of": entry.subject(), "check": entry.check} for entry in found]))
+    else:
+        text = checks_text(found, every_name(schema), full=options.full)
+        tell(text if found else "nothing is open")
+    return 1 if found else 0
 
 
 def _update_text(told: dict[str, list[str]]) -> str:

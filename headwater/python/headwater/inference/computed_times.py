@@ -20,9 +20,10 @@ from math import inf
 from headwater.facts.formats import MONTH_TEXT
 from headwater.facts.names import is_id_name, words_of
 from headwater.inference.computed import add_computed, name_sql
-from headwater.inference.draft import ColumnDraft, Cost, TableDraft
+from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.parent_times import has_own_time, is_out_of_order, timed_keys
 from headwater.inference.times import PARTLY, has_times, kind_of, stamps_of, take_time
+from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, one_row
 from headwater.sources.expression import with_expression
 from headwater.sources.source import literal

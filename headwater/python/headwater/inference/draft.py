@@ -1,21 +1,15 @@
 """A draft, mutable while the rules run, then a Schema and a table for people.
 
-A `check` is a sentence about something a person should look at: it stands first in what `init`
-prints, those of the future before others, and in the `note` of the table, column or task in
-metadata.json.
-
-The text for people has first the checks, then the tables, then the tasks. A person should be
-through with it in a minute or a few. So it states a thing of which there is much once: checks that
-differ by names and numbers only, with a few of each; columns of a wide table that are alike; and
-many tables as one line each. `full` is without this, and metadata.json has all of it.
+The text for people has first the checks (metadata/review.py), then the tables, then the tasks. A
+person should be through with it in a minute or a few. So it states a thing of which there is much
+once: checks that differ by names and numbers only; columns of a wide table that are alike; and many
+tables as one line each. `full` is without this, and metadata.json has all of it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +25,17 @@ from headwater.metadata.parts import (
     Task,
     every_key,
 )
+from headwater.metadata.review import (
+    NAMES_MAX,
+    Check,
+    Cost,
+    Named,
+    checks_text,
+    every_name,
+    kind_of_text,
+    note_text,
+    open_checks,
+)
 from headwater.metadata.schema import Schema
 from headwater.notebook import listed
 from headwater.sources.source import SourceTable
@@ -43,40 +48,10 @@ from headwater.sources.value_sql import (
 )
 
 AT_CREATION = Known()
-CHECKS_MAX = 60  # listed one by one
-CHECKS_OF_KIND = 3  # of each kind, where there are more
 TABLES_MAX = 40  # shown with their columns
 COLUMNS_MAX = 60  # of a table, one by one
-NAMES_MAX = 12  # of columns of which the same is said
 PARENTS_MAX = 4  # of a table that is shown as one line
 COLUMNS_ALIKE = 3  # named of those that are alike
-VARYING = re.compile(r"[0-9._'\"]")  # in a word that is of this check, not of its kind
-
-
-class Cost(IntEnum):
-    """What it costs if a check is not looked at and the draft is wrong, the most first."""
-
-    UNSEEN = 0  # no context shows the row that it asks about
-    FUTURE = 1  # contexts show what came later, or hide what was known
-    LINKS = 2  # rows are not found
-    VALUES = 3  # cells are NULL or of the wrong type
-    HINT = 4  # an answer may get better
-
-
-class Check(str):
-    """A sentence about something that a person should look at, and what it costs not to."""
-
-    cost: Cost
-
-    def __new__(cls, text: str, cost: Cost = Cost.VALUES) -> Check:
-        check = super().__new__(cls, text)
-        check.cost = cost
-        return check
-
-
-def in_order(checks: Iterable[Check]) -> list[Check]:
-    """By what they cost, otherwise as they are."""
-    return sorted(checks, key=lambda check: check.cost)
 
 
 @dataclass
@@ -101,7 +76,7 @@ class ColumnDraft:
 
     def column(self) -> Column:
         shared = {f.name: getattr(self, f.name) for f in fields(Column) if hasattr(self, f.name)}
-        return Column(**shared, note="; ".join(in_order(self.checks)))
+        return Column(**shared, note=note_text(self.checks))
 
     def check(self, text: str, cost: Cost = Cost.VALUES) -> None:
         """Add something that a person should look at."""
@@ -197,7 +172,7 @@ class TableDraft:
             graph=bool(self.primary_key) or any(c.stype != "ignored" for c in self.columns),
             on_duplicate_key=self.on_duplicate_key,
             csv=None if csv == CsvFormat() else csv,
-            note="; ".join(in_order(self.checks)),
+            note=note_text(self.checks),
         )
 
 
@@ -218,39 +193,21 @@ class Draft:
     def schema(self) -> Schema:
         tables = tuple(table.table() for table in self.tables)
         return Schema(
-            self.name, tables, tuple(self.tasks), timezone=self.timezone, directory=self.directory
+            self.name,
+            tables,
+            tuple(self.tasks),
+            timezone=self.timezone,
+            note=note_text(self.checks),
+            directory=self.directory,
         )
 
     def every_check(self) -> list[str]:
-        """What a person should look at, named; one line for columns of which the same is said."""
-        return [
-            f"{table}.{', '.join(columns)}: {check}" if columns else f"{table}: {check}"
-            for table, columns, check in self.named_checks()
-        ]
+        """The checks with what they are about; one line for columns of which the same is said."""
+        return [f"{entry.subject()}: {entry.check}" for entry in self.named_checks()]
 
-    def named_checks(self) -> Sequence[tuple[str, list[str], Check]]:
-        """Table (or database, or task), columns with one check, and the check, the costly first."""
-        found: list[tuple[str, list[str], Check]] = []
-        groups: dict[tuple[str, str], list[str]] = {}
-        for table, column, check in self._checks():
-            if column:
-                groups.setdefault((table, check), []).append(column)
-        for table, column, check in self._checks():
-            names = groups.pop((table, check), []) if column else []
-            if names or not column:
-                found.append((table, names, check))
-        return sorted(found, key=lambda entry: entry[2].cost)
-
-    def _checks(self) -> Iterator[tuple[str, str, Check]]:
-        """Table (or database, or task), column and what is to be checked."""
-        yield from ((self.name, "", check) for check in self.checks)
-        for table in self.tables:
-            yield from ((table.name, "", check) for check in table.checks)
-            for column in table.columns:
-                yield from ((table.name, column.name, check) for check in column.checks)
-        for task in self.tasks:
-            if task.note:
-                yield f"task {task.name}", "", Check(task.note, Cost.HINT)
+    def named_checks(self) -> list[Named]:
+        """Every check, the costly first."""
+        return open_checks(self.schema())
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -280,12 +237,9 @@ class Draft:
 
 def draft_text(draft: Draft, *, full: bool = False) -> str:
     parts = []
-    checks = [
-        (f"{table}.{listed(columns, None if full else NAMES_MAX)}" if columns else table, check)
-        for table, columns, check in draft.named_checks()
-    ]
+    checks = draft.named_checks()
     if checks:
-        parts.append(_checks_text(draft, checks, full=full))
+        parts.append(checks_text(checks, every_name(draft.schema()), full=full))
     if full or len(draft.tables) <= TABLES_MAX:
         parts += [_table_text(table, full=full) for table in draft.tables]
     else:
@@ -305,44 +259,6 @@ def draft_text(draft: Draft, *, full: bool = False) -> str:
 def _hidden_text(task: Task, *, full: bool) -> str:
     names = [column.column for column in task.hidden_columns]
     return f", without {listed(names, None if full else NAMES_MAX)}" if names else ""
-
-
-# ---- checks ----------------------------------------------------------------------------------
-
-
-def _checks_text(draft: Draft, checks: Sequence[tuple[str, str]], *, full: bool) -> str:
-    if full or len(checks) <= CHECKS_MAX:
-        lines = "".join(f"\n  {subject}: {check}" for subject, check in checks)
-        return f"to check ({len(checks)}):{lines}"
-    names = {table.name for table in draft.tables}
-    names |= {column.name for table in draft.tables for column in table.columns}
-    kinds: dict[str, list[tuple[str, str]]] = {}
-    for subject, check in checks:
-        kinds.setdefault(_kind(check, names), []).append((subject, check))
-    blocks = "".join(_kind_text(kind, found) for kind, found in kinds.items())
-    return (
-        f"to check ({len(checks):,}, of {len(kinds)} kinds; --full lists them all, and "
-        f"metadata.json has each as a 'note'):{blocks}"
-    )
-
-
-def _kind(check: str, names: set[str]) -> str:
-    """A check without the names and numbers in it."""
-    words = check.split()
-    varies = [word.strip("(),;:") in names or bool(VARYING.search(word)) for word in words]
-    return " ".join("…" if varying else word for word, varying in zip(words, varies, strict=True))
-
-
-def _kind_text(kind: str, found: Sequence[tuple[str, str]]) -> str:
-    if len(found) == 1:
-        return "\n  {}: {}".format(*found[0])
-    shown, rest = found[:CHECKS_OF_KIND], len(found) - CHECKS_OF_KIND
-    if len({check for _, check in found}) == 1:
-        subjects = listed([subject for subject, _ in found], CHECKS_OF_KIND)
-        return f"\n  {subjects}: {found[0][1]}"
-    lines = "".join(f"\n    {subject}: {check}" for subject, check in shown)
-    more = f"\n    and {rest:,} more" if rest > 0 else ""
-    return f"\n  {len(found):,} x {kind}{lines}{more}"
 
 
 # ---- tables ----------------------------------------------------------------------------------
@@ -408,7 +324,8 @@ def _wide_lines(table: TableDraft) -> list[list[str]]:
         line = _column_line(table, column)
         _, stype, nulls, refers, known, why = line
         own = column.name if column.checks or refers or column.name in table.primary_key else ""
-        groups.setdefault((own, stype, str(bool(nulls)), known, _kind(why, set())), []).append(line)
+        kind = (own, stype, str(bool(nulls)), known, kind_of_text(why, set()))
+        groups.setdefault(kind, []).append(line)
     return [_alike(lines) for lines in groups.values()]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headwater.facts.measure import column_facts
 from headwater.inference.computed_times import draft_computed_times
-from headwater.inference.draft import Check, ColumnDraft, Cost, Draft, TableDraft
+from headwater.inference.draft import ColumnDraft, Draft, TableDraft
 from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
 from headwater.inference.known_later import draft_known_at
 from headwater.inference.parent_times import (
@@ -28,6 +28,7 @@ from headwater.inference.totals import draft_totals, drop_last_times
 from headwater.inference.types import draft_type, key_type
 from headwater.inference.zones import find_zone, read_local_times
 from headwater.metadata.check import csv_formats
+from headwater.metadata.review import Check, Cost
 from headwater.metadata.schema import Schema
 from headwater.metadata.selection import Selection
 from headwater.sources.database import Connection, open_database

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headwater.facts.names import own_key_score, reference_score
-from headwater.inference.draft import ColumnDraft, Cost, TableDraft
+from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.overlaps import key_text, measure_overlap
 from headwater.inference.references import CONTAINED, KEY_LENGTH_MAX, Key, ReferenceSearch
 from headwater.metadata.parts import ColumnRef, ForeignKey
+from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, count_rows
 from headwater.sources.value_sql import INTEGER_TYPES
 

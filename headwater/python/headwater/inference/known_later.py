@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headwater.facts.names import words_of
-from headwater.inference.draft import AT_CREATION, ColumnDraft, Cost, TableDraft
+from headwater.inference.draft import AT_CREATION, ColumnDraft, TableDraft
 from headwater.inference.parent_times import NewerParents, has_own_time
 from headwater.inference.times import OVERWRITTEN, ROWS_MIN, kind_of, order_of
 from headwater.metadata.parts import Known
+from headwater.metadata.review import Cost
 from headwater.notebook import listed
 from headwater.sources.database import Connection, one_row
 from headwater.sources.value_sql import to_boolean

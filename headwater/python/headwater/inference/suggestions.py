@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from headwater.inference.draft import ColumnDraft, Cost, TableDraft
+from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.overlaps import measure_overlap
+from headwater.metadata.review import Cost
 from headwater.sources.database import Connection
 
 NAMES_MIN = 50

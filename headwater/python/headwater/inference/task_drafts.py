@@ -19,6 +19,7 @@ from headwater.facts.names import words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.metadata.from_json import FILE_UNSAFE, is_usable
 from headwater.metadata.parts import ColumnRef, Task
+from headwater.metadata.review import Check, Cost, note_text
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import quote
 
@@ -118,7 +119,9 @@ def _task(connection: Connection, table: TableDraft, target: ColumnDraft) -> Tas
         query=f"SELECT {', '.join(map(quote, names))} FROM {quote(table.name)} "
         f"WHERE {quote(target.name)} IS NOT NULL",
         hidden_columns=tuple(ColumnRef(table.name, name) for name in told),
-        note="hidden, as they give it away: " + ", ".join(notes) if notes else "",
+        note=note_text([Check(f"hidden, as they give it away: {', '.join(notes)}", Cost.HINT)])
+        if notes
+        else "",
     )
 
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import singular, words_of
-from headwater.inference.draft import ColumnDraft, Cost, TableDraft
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, one_row
 
 # Words of times, whole or before "date", "time", "day", "on" and the like: duedate.

@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 
 from headwater.facts.association import correlation, rank
 from headwater.facts.names import singular, table_words, words_of
-from headwater.inference.draft import ColumnDraft, Cost, TableDraft
+from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.known_later import STATES, is_counter, propose, withdraw
 from headwater.inference.overlaps import key_text
 from headwater.inference.parent_times import has_own_time
 from headwater.metadata.parts import ForeignKey, Known
+from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import literal
 

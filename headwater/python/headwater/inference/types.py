@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.measure import NEVER_VALUES
 from headwater.facts.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
-from headwater.inference.draft import ColumnDraft, Cost, TableDraft
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.metadata.review import Cost
 from headwater.sources.source import SourceColumn
 from headwater.sources.value_sql import (
     JULIAN_1970,

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import words_of
 from headwater.inference.computed import add_computed, name_sql
-from headwater.inference.draft import ColumnDraft, Cost, TableDraft
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import literal
 from headwater.sources.value_sql import NAIVE_TYPES, ZONED_TYPE

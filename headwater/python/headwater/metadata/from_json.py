@@ -112,6 +112,7 @@ class Reader:
             name=self.text(entry, "name", "the document") or "database",
             timezone=self.text(entry, "timezone", "the document"),
             null_values=self.strings(entry, "null_values", "the document"),
+            note=self.text(entry, "note", "the document") or "",
             tables=tuple(self.table(name, value) for name, value in tables.items()),
             tasks=tuple(self.task(name, value) for name, value in tasks.items()),
             directory=directory,

@@ -32,7 +32,7 @@ MICROSECONDS = {
 
 TIME_UNITS = ("s", "ms", "us", "ns", "julian")  # of numbers: since 1970, or Julian days
 # The keys of metadata.json, in the order in which they are written.
-SCHEMA_KEYS = ("name", "timezone", "null_values", "tables", "tasks", "$schema")
+SCHEMA_KEYS = ("name", "note", "timezone", "null_values", "tables", "tasks", "$schema")
 TABLE_KEYS = (
     "note", "csv", "values_of", "primary_key", "temporal_column", "null_time", "time_resolution",
     "graph", "on_duplicate_key", "null_values", "description", "columns", "foreign_keys",
@@ -238,6 +238,7 @@ class Document:
     tasks: tuple[Task, ...] = ()
     timezone: str | None = None
     null_values: tuple[str, ...] = ()
+    note: str = ""  # for people; read by nobody
     directory: Path | None = field(default=None, compare=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -253,6 +254,9 @@ class Document:
             if table.name == name:
                 return table
         raise KeyError(name)
+
+    def table_names(self) -> list[str]:
+        return [table.name for table in self.tables]
 
     def to_dict(self) -> dict[str, Any]:
         return _entry(self, SCHEMA_KEYS)

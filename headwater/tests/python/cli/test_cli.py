@@ -95,6 +95,42 @@ def test_init_writes_a_draft_and_never_over_a_file(
     assert "'draft.json' exists already" in capsys.readouterr().err
 
 
+def test_a_check_is_open_until_it_is_removed_from_its_note(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What else stands in the note is a person's. Nothing is written, and no source is read."""
+    metadata = bookstore_metadata()
+    metadata["note"] = "hint: of the document"
+    table = metadata["tables"]["books"]
+    table["note"] = "new: added by init --update; links: a key; values: two; of values"
+    for name in ("price", "genre"):
+        table["columns"][name]["note"] = "future: shown too early"
+    table["columns"]["in_print"]["note"] = "a person says: is fine"
+    Path("m.json").write_text(json.dumps(metadata))
+    assert main(["init", "--check", "-o", "m.json"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "to check (4):",
+        "  books.genre, price: shown too early",
+        "  books: a key",
+        "  books: two; of values",
+        "  bookstore: of the document",
+    ]
+    assert main(["init", "--check", "-o", "m.json", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found[1] == {"of": "books", "check": "a key"}
+    assert main(["init", "nowhere.db", "--check", "-o", "m.json", "--table", "sales"]) == 1
+    capsys.readouterr()
+    Path("m.json").write_text(json.dumps(bookstore_metadata()))
+    before = Path("m.json").stat().st_mtime_ns
+    assert main(["init", "--check", "-o", "m.json"]) == 0
+    assert capsys.readouterr().out == "nothing is open\n"
+    assert Path("m.json").stat().st_mtime_ns == before
+    with pytest.raises(SystemExit):
+        main(["init"])
+    assert "SOURCE, the database, is needed" in capsys.readouterr().err
+
+
 def test_inspect_shows_store_table_and_task(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

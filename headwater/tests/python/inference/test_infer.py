@@ -99,7 +99,10 @@ def test_types_by_every_value(tmp_path: Path) -> None:
     assert stypes(source) == {name: stype for name, (_, _, stype) in columns.items()}
     table = infer(source).table("t")
     assert table.column("moment").unit == "s"
-    assert table.column("almost").note == "1 of 20 values are not of type timestamp and become NULL"
+    assert (
+        table.column("almost").note
+        == "values: 1 of 20 values are not of type timestamp and become NULL"
+    )
 
 
 def test_the_time_column_is_the_obvious_one_or_one_in_doubt(tmp_path: Path) -> None:

@@ -506,7 +506,9 @@ def test_a_draft_task_hides_what_gives_its_target_away(tmp_path: Path) -> None:
     assert list(tasks) == ["sales-kind", "sales-total"]
     assert tasks["sales-kind"].hidden_columns == (ColumnRef("sales", "kind_name"),)
     assert tasks["sales-total"].hidden_columns == (ColumnRef("sales", "net"),)
-    assert tasks["sales-total"].note == "hidden, as they give it away: net (correlation 1.0000)"
+    assert (
+        tasks["sales-total"].note == "hint: hidden, as they give it away: net (correlation 1.0000)"
+    )
     report = build(source, tmp_path / "s", schema)
     assert [sum(task["seeds"].values()) for task in report.metadata["tasks"]] == [300, 300]
 

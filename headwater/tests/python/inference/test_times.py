@@ -117,7 +117,8 @@ def test_an_anchor_that_is_never_seen_is_the_first_to_check(
     found = draft(exported(DAY + timedelta(days=19)))
     assert found.every_check()[0] == LATE
     assert len(found.every_check()) > 1
-    assert found.table("customers").table().note.startswith(LATE.partition(": ")[2])
+    note = found.table("customers").table().note
+    assert note.startswith(f"unseen: {LATE.partition(': ')[2]}")
     source = write_csv(tmp_path / "csv", exported(DAY + timedelta(days=19)))
     assert main(["init", source, "-o", str(tmp_path / "m.json")]) == 0
     assert capsys.readouterr().out.splitlines()[1] == f"  {LATE}"

@@ -15,6 +15,7 @@ from headwater.inference import overlaps, references
 from headwater.inference.draft import Draft
 from headwater.inference.infer import draft_schema, draft_source
 from headwater.inference.overlaps import ValueIndex, measure_overlap
+from headwater.metadata import review
 from headwater.sources.database import open_database
 from headwater.sources.open import load_source
 
@@ -136,9 +137,10 @@ def test_many_tables_are_a_line_each_and_their_checks_are_told_by_kind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     draft = draft_source(arrow_tables(many_tables(16)))
+    monkeypatch.setattr(review, "CHECKS_MAX", 100)
     assert str(draft) == draft.text(full=True)  # not many
     monkeypatch.setattr(drafting, "TABLES_MAX", 15)
-    monkeypatch.setattr(drafting, "CHECKS_MAX", 15)
+    monkeypatch.setattr(review, "CHECKS_MAX", 15)
     text = str(draft)
     assert f"to check ({len(draft.every_check())}, of " in text
     assert len(text.splitlines()) < 16 + 40
