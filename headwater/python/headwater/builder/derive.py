@@ -25,7 +25,7 @@ from headwater.metadata.parts import Column, ColumnRef, Table
 from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows
 from headwater.sources.expression import columns_used, with_expression
-from headwater.sources.source import SourceColumn, SourceData, SourceTable
+from headwater.sources.source import SourceColumn, SourceData, SourceTable, brief
 from headwater.sources.value_sql import INTEGER_TYPES, canonical_text, without_nulls
 
 
@@ -95,6 +95,8 @@ def _compute(
     column: Column,
 ) -> SourceTable | None:
     """Add a column that is computed from others of its row; None if one is still to be taken."""
+    import duckdb
+
     child = tables[table.name]
     assert column.expression is not None
     taken = [other.name for other in table.columns if other.taken_from is not None]
@@ -110,7 +112,14 @@ def _compute(
             lambda name: _value(schema, tables, ColumnRef(table.name, name), ""),
             f"raw.t{child.index}",
         )
-        _replace_raw(connection, child, f"computed{len(child.columns)}", select)
+        try:
+            _replace_raw(connection, child, f"computed{len(child.columns)}", select)
+        except duckdb.OutOfMemoryException:
+            raise  # the build gives advice
+        except duckdb.Error as error:
+            raise SchemaError(
+                f"'expression' of column '{table.name}.{column.name}': {brief(error)}"
+            ) from error
     types = _raw_types(connection, child) or ["VARCHAR"]  # converted already: nothing reads it
     found = SourceColumn(column.name, types[min(len(child.columns), len(types) - 1)])
     return replace(child, columns=(*child.columns, found), is_view=False)
@@ -123,10 +132,14 @@ def _take(
     wanted = table.column(name).taken_from
     assert wanted is not None
     child, parent = tables[table.name], tables[wanted.table]
+    types = _raw_types(connection, child)  # of its own copy, if it has the column already
+    taken = types[len(child.columns)] if len(types) > len(child.columns) else None
     column = replace(_column(tables, wanted), name=name)
+    if taken is not None:
+        column = replace(column, type=taken)
     # A view of files becomes a table, of the journal's copy of its facts too.
     made = replace(child, columns=(*child.columns, column), is_view=False)
-    if len(_raw_types(connection, child)) != len(child.columns):
+    if len(types) != len(child.columns):
         return made  # taken already, or converted
     key = next(key for key in table.every_key() if key.table == wanted.table)
     parts = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from unicodedata import combining, normalize
 
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
 NUMBERED_WORD = re.compile(rf"(?:{WORD.pattern})\d*|\d+")
@@ -24,7 +25,10 @@ SELF_WORDS = {
 
 
 def words_of(name: str, *, numbered: bool = False) -> list[str]:
-    """The words of a name in lower case, with their numbers if asked for: part1 or part."""
+    """The words of a name in lower case and without accents (año: ano), with their numbers if asked
+    for: part1 or part."""
+    if not name.isascii():
+        name = "".join(c for c in normalize("NFKD", name) if not combining(c))
     pattern = NUMBERED_WORD if numbered else WORD
     return [word.lower() for word in pattern.findall(name)]
 

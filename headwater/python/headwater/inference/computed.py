@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headwater.facts.measure import column_facts
@@ -12,6 +13,7 @@ from headwater.sources.database import Connection, one_row
 from headwater.sources.expression import with_expression
 from headwater.sources.source import SourceColumn, quote
 
+VIEWS_FROM = 1_000_000  # the number of a view is that of its table, and so many for each column
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -27,28 +29,34 @@ def name_sql(connection: Connection, name: str) -> str:
 def add_computed(
     connection: Connection, table: TableDraft, name: str, expression: str
 ) -> ColumnDraft:
-    """Add a column to a table and to its rows in raw.t<i>; its name gets an underscore for each
-    time that the table has it."""
+    """Add a column to a table, whose rows are then a view of those before: what the source has is
+    as it was. A name that the table has gets an underscore."""
     source = table.source
     folded = {other.casefold() for other in source.column_names()}
     while name.casefold() in folded:
         name += "_"
-    slot = len(source.columns)
-    relation, before = f"raw.t{source.index}", f"t{source.index}_{slot}"
-    kind = "VIEW" if source.is_view else "TABLE"
-    connection.execute(f"ALTER {kind} {relation} RENAME TO {before}")
-    select = with_expression(connection, source, name, expression, table.value, f"raw.{before}")
-    connection.execute(f"CREATE VIEW {relation} AS {select}")
+    slot, index = len(source.columns), source.index + VIEWS_FROM
+    select = with_expression(
+        connection, source, name, expression, table.value, f"raw.t{source.index}"
+    )
+    connection.execute(f"CREATE OR REPLACE VIEW raw.t{index} AS {select}")
     found = one_row(
         connection,
         "SELECT data_type FROM duckdb_columns() WHERE schema_name = 'raw' AND table_name = ? "
         "AND column_index = ?",
-        [f"t{source.index}", slot + 1],
+        [f"t{index}", slot + 1],
     )
     columns = (*source.columns, SourceColumn(name, found[0]))
-    table.source = replace(source, columns=columns, is_view=True)
+    table.source = replace(source, index=index, columns=columns, is_view=True)
     column = ColumnDraft(name, column_facts(connection, table.source, slot))
     column.expression = expression
     table.columns.append(column)
     draft_type(table, column)
     return column
+
+
+def drop_computed(connection: Connection, tables: Sequence[TableDraft]) -> None:
+    """Drop the views of `add_computed`, when the draft is done."""
+    for table in tables:
+        for index in range(table.source.index, VIEWS_FROM - 1, -VIEWS_FROM):
+            connection.execute(f"DROP VIEW IF EXISTS raw.t{index}")

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headwater.facts.measure import column_facts
-from headwater.inference.computed_times import draft_computed_times
+from headwater.inference.computed import drop_computed
+from headwater.inference.computed_times import draft_computed_times, say_years
 from headwater.inference.draft import ColumnDraft, Draft, TableDraft
 from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
 from headwater.inference.known_later import draft_known_at
@@ -92,6 +93,7 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     for table in tables:
         draft_known_at(connection, table, newer)
     say_untimed(tables)
+    say_years(connection, tables)
     draft_totals(connection, tables)
     suggest_value_tables(connection, tables)
     suggest_names_left_out(tables)
@@ -100,6 +102,7 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     draft = Draft(data.name, tables, tasks, checks=[Check(note) for note in data.notes])
     draft.directory = None if data.directory is None else Path(data.directory)
     _settle_timezone(draft, zone)
+    drop_computed(connection, tables)
     return draft
 
 

@@ -1,13 +1,16 @@
-"""A few cells worth predicting, so that a first store can be trained on and its questions edited.
+"""A few questions, so that a first store can be trained on and its questions edited.
 
-Of each table with a key, timed tables first and larger ones before smaller: a column that is known
-late, else a boolean, a category, a number. Columns of the same row that give the target away (by
-which it is almost determined) are hidden; who drafts a task by hand rarely thinks of them.
+First about the future, if the database has one: whether a row of one table (a customer) will be
+named by a new row of another (an order) within some days, asked at the ends of such spans, the last
+of which is for the test. Then a few cells worth predicting. Of each table with a key, timed tables
+first and larger ones before smaller: a column that is known late, else a boolean, a category, a
+number. Columns of the same row that give the target away (by which it is almost determined) are
+hidden; who drafts a task by hand rarely thinks of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,13 +20,22 @@ from numpy.typing import NDArray
 from headwater.facts.association import NO_CATEGORY, STRONG, Evidence, compare
 from headwater.facts.names import words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.parent_times import has_own_time
 from headwater.metadata.from_json import FILE_UNSAFE, is_usable
-from headwater.metadata.parts import ColumnRef, Task
+from headwater.metadata.parts import ColumnRef, ForeignKey, Task
 from headwater.metadata.review import Check, Cost, note_text
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import quote
 
 TASK_COUNT_MAX = 6
+FUTURE_COUNT_MAX = 2  # of these are about the future
+LINKS_MAX = 8  # foreign keys that are tried for them
+DAY_S = 86_400
+WINDOW_DAYS = (1, 7, 30, 90, 365, 1825)  # the span that is asked about
+ASKED_MIN, ASKED_MAX = 4, 12  # times at which it is asked, each a span before the next
+SEEDS_MIN, SEEDS_MAX = 100, 100_000
+CLASS_MIN = 20  # of these seeds, at least, are of either answer
+RATE_MIN = 0.05  # of them are
 TASKS_PER_TABLE = 2
 ROWS_MIN = 50  # labelled
 CLASS_COUNT_MAX = 64
@@ -40,12 +52,12 @@ SQUARED_MAX = 1e150  # of numbers whose variance a double holds
 
 
 def draft_tasks(connection: Connection, tables: Sequence[TableDraft]) -> list[Task]:
-    """At most a handful, one per table first."""
+    """At most a handful, those of the future first, then one per table."""
+    tasks = _future_tasks(connection, tables)
     keyed = [table for table in tables if table.primary_key]
     pool = [table for table in keyed if table.temporal_column is not None] or keyed
     pool.sort(key=lambda table: -table.source.row_count)
     targets: dict[str, list[ColumnDraft]] = {}
-    tasks: list[Task] = []
     for place in range(TASKS_PER_TABLE):
         for table in pool:
             if len(tasks) == TASK_COUNT_MAX:
@@ -55,6 +67,146 @@ def draft_tasks(connection: Connection, tables: Sequence[TableDraft]) -> list[Ta
             if place < len(targets[table.name]):
                 tasks.append(_task(connection, table, targets[table.name][place]))
     return tasks
+
+
+# ---- the future ----------------------------------------------------------------------------------
+
+
+class _Link(NamedTuple):
+    """Rows with a time that name a row, and how often."""
+
+    child: TableDraft
+    key: ForeignKey
+    parent: TableDraft
+
+
+class _Window(NamedTuple):
+    """A span that is asked about."""
+
+    days: int
+    asked: int  # times
+    seeds: int
+    rate: float  # of seeds with a new row
+
+
+def _future_tasks(connection: Connection, tables: Sequence[TableDraft]) -> list[Task]:
+    """One for each of the rows that are named most, of those that are named again and again."""
+    by_name = {table.name: table for table in tables}
+    links = [
+        _Link(table, key, by_name[key.table])
+        for table in tables
+        for key in table.every_key()
+        if key.table != table.name
+        and key.references == by_name[key.table].primary_key
+        and has_own_time(table)
+        and is_usable(_future_name(table, by_name[key.table]))
+    ]
+    links.sort(key=lambda link: -link.child.source.row_count)
+    tasks: list[Task] = []
+    asked: set[str] = set()
+    for link in links[:LINKS_MAX]:
+        if len(tasks) == FUTURE_COUNT_MAX:
+            break
+        window = None if link.parent.name in asked else _window(connection, link)
+        if window is not None:
+            asked.add(link.parent.name)
+            tasks.append(_future_task(link, window, list(by_name)))
+    return tasks
+
+
+def _future_name(child: TableDraft, parent: TableDraft) -> str:
+    name = FILE_UNSAFE.sub("_", f"{parent.name}-next-{child.name}")
+    return f"_{name[1:]}" if name.startswith(".") else name
+
+
+def _window(connection: Connection, link: _Link) -> _Window | None:
+    """The span in which half of the rows are named again, as nearly as may be; None if there are
+    too few times, seeds or answers of one kind."""
+    child, time = link.child, link.child.stamp(link.child.temporal_column or "")
+    values = [child.value(name) for name in link.key.columns]
+    names = [f"k{j}" for j in range(len(values))]
+    key = ", ".join(names)
+    is_set = " AND ".join(f"{value} IS NOT NULL" for value in (time, *values))
+    rows = f"raw.t{child.source.index} WHERE {is_set}"
+    until = f"(SELECT epoch(date_trunc('day', max({time}))) + {DAY_S} FROM {rows})"
+    connection.execute(  # the days on which each is named, counted back from the newest
+        "CREATE OR REPLACE TEMP TABLE named_days AS SELECT DISTINCT "
+        f"{', '.join(f'{value} AS {k}' for value, k in zip(values, names, strict=True))}, "
+        f"CAST(ceil(({until} - epoch({time})) / {DAY_S}) AS BIGINT) AS d FROM {rows}"
+    )
+    found: list[_Window] = []
+    for days in WINDOW_DAYS:
+        spans, seeds, count = one_row(
+            connection,
+            f"WITH spans AS (SELECT DISTINCT {key}, (d + {days - 1}) // {days} AS back "
+            "FROM named_days), "
+            f"named AS (SELECT {key}, max(back) AS oldest FROM spans GROUP BY {key}) "
+            "SELECT (SELECT max(back) FROM spans), "
+            f"(SELECT sum(least(oldest - 1, {ASKED_MAX})) FROM named), "
+            f"(SELECT count(*) FROM spans JOIN named USING ({key}) "
+            f"WHERE back < oldest AND back <= {ASKED_MAX})",
+        )
+        asked = min((spans or 0) - 1, ASKED_MAX)
+        if asked >= ASKED_MIN and seeds >= SEEDS_MIN:
+            fewer = min(count, seeds - count)
+            if fewer >= max(CLASS_MIN, RATE_MIN * seeds):
+                found.append(_Window(days, asked, int(seeds), count / seeds))
+    return min(found, key=lambda window: abs(window.rate - 0.5), default=None)
+
+
+def _future_task(link: _Link, window: _Window, tables: Sequence[str]) -> Task:
+    """The question as a query of the newest data that there are; tables: names that it may not
+    give to what it makes."""
+    child, parent, seconds = link.child, link.parent, window.days * DAY_S
+    newest, spans, named = (_free(name, tables) for name in ("newest", "spans", "named"))
+    own = parent.primary_key
+    until, back, oldest, asked = (_free(n, own) for n in ("until", "back", "oldest", "asked"))
+    at, split = _free("obs_time", own), _free("split", own)
+    columns = [*own, *(column.name for column in parent.columns)]
+    target = _free(f"has_{child.name}", [*columns, at, split])
+    time, source = quote(child.temporal_column or ""), quote(child.name)
+    keys = list(zip(map(quote, link.key.columns), map(quote, own), strict=True))
+    is_set = " AND ".join(f"{name} IS NOT NULL" for name in (time, *(ours for ours, _ in keys)))
+    parts = ", ".join(part for _, part in keys)
+    equal = " AND ".join(f"s.{part} = n.{part}" for _, part in keys)
+    step = window.seeds // SEEDS_MAX + 1
+    sampled = f" AND hash({', '.join(f'n.{part}' for _, part in keys)}) % {step} = 0"
+    query = (
+        f"WITH {newest} AS (SELECT date_trunc('day', max({time})) + INTERVAL 1 DAY AS {until} "
+        f"FROM {source}), {spans} AS (SELECT DISTINCT "
+        f"{', '.join(f'{ours} AS {part}' for ours, part in keys)}, "
+        f"CAST(ceil((epoch({until}) - epoch({time})) / {seconds}) AS BIGINT) AS {back} "
+        f"FROM {source}, {newest} WHERE {is_set}), {named} AS (SELECT {parts}, max({back}) AS "
+        f"{oldest} FROM {spans} GROUP BY {parts}) "
+        f"SELECT {', '.join(f'n.{part}' for _, part in keys)}, "
+        f"{until} - {asked} * INTERVAL {window.days} DAY AS {at}, "
+        f"s.{back} IS NOT NULL AS {quote(target)}, "
+        f"CASE {asked} WHEN 1 THEN 'test' WHEN 2 THEN 'val' ELSE 'train' END AS {split} "
+        f"FROM {named} n CROSS JOIN {newest} CROSS JOIN range(1, {window.asked + 1}) AS "
+        f"times({asked}) LEFT JOIN {spans} s ON {equal} AND s.{back} = {asked} "
+        f"WHERE {oldest} > {asked}{sampled if step > 1 else ''}"
+    )
+    return Task(
+        name=_future_name(child, parent),
+        anchor_table=parent.name,
+        target_column=target,
+        target_stype="boolean",
+        query=query,
+        observation_time_column=at,
+        label_window_us=seconds * 1_000_000,
+        split_column=split,
+    )
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """A name that is not taken."""
+    folded = {other.casefold() for other in taken}
+    while name.casefold() in folded:
+        name += "_"
+    return name
+
+
+# ---- cells ---------------------------------------------------------------------------------------
 
 
 def _targets(connection: Connection, table: TableDraft) -> list[ColumnDraft]:

@@ -24,7 +24,7 @@ OVERWRITTEN = {
     "last", "updated", "update", "modified", "edited", "latest", "refreshed",
 }  # fmt: skip
 ENDINGS = {
-    "expires", "expired", "expiry", "expiration", "end", "ended", "ends", "due", "closed",
+    "exp", "expires", "expired", "expiry", "expiration", "end", "ended", "ends", "due", "closed",
     "closing", "deleted", "cancelled", "canceled", "until", "deadline", "to", "thru", "valid",
 }  # fmt: skip
 BEGINNINGS = {"from", "since", "start", "started", "starts", "begin", "begins", "began", "first"}

@@ -36,14 +36,34 @@ UTC_NAMES = {"UTC", "GMT", "Etc/UTC"}
 LOCAL_WORDS = {"local", "lokal", "locale", "wall"}
 # Words of times that a machine writes, whose clock mostly has UTC.
 MACHINE_WORDS = {
-    "created", "inserted", "registered", "joined", "recorded", "logged", "posted", "submitted",
-    "received", "updated", "modified",
-}  # fmt: skip
+    "timestamp",
+    "ts",
+    "event",
+    "login",
+    "logged",
+    "sent",
+    "paid",
+    "seen",
+    "joined",
+    "signup",
+}
+MACHINE_STARTS = (
+    "creat",
+    "insert",
+    "regist",
+    "record",
+    "post",
+    "submit",
+    "receiv",
+    "updat",
+    "modif",
+    "load",
+)
 UTC_WORDS = {"utc", "gmt", "zulu"}
 OFFSET_TEXT = "'[+-](0[0-9]|1[0-4])(:[0-5][0-9])?'"
 ZONE_WORDS = {"tz", "zone", "timezone", "utc", "gmt"}  # with "offset"
-# The largest offset in each unit, and its function.
-OFFSET_UNITS = ((14, "to_hours"), (14 * 60, "to_minutes"), (14 * 3600, "to_seconds"))
+HOURS_MAX, MINUTES_MAX, QUARTER_HOUR = 14, 14 * 60, 15
+LATEST = "INTERVAL 12 HOUR"  # behind UTC are no more
 
 
 def find_zone(connection: Connection, tables: Sequence[TableDraft]) -> str | None:
@@ -150,6 +170,14 @@ def read_local_times(connection: Connection, tables: Sequence[TableDraft]) -> No
         ]
         for column in locals_ if zones else ():
             _read_local(connection, table, column, zones)
+        unread = [c.name for c in table.columns if _is_zone_name(c.name) and c.stype != "timestamp"]
+        for column in locals_ if unread and not zones else ():
+            column.check(
+                f"is read as UTC, but {unread[0]} may name its zone: its values are not all names "
+                'of zones such as "Europe/Berlin" nor offsets such as "+01:00"; a column with an '
+                '"expression" could have the moment',
+                Cost.FUTURE,
+            )
         table.zone_columns = tuple(zones)
     for table in tables:
         _say_zone_of_parent(connection, table, tables)
@@ -172,7 +200,11 @@ def _read_local(
     (zone,) = named
     local = _local(connection, column)
     moment = zones[zone](local)
-    is_doubtful = bool(MACHINE_WORDS & set(words_of(column.name)))
+    if not table.column(zone).facts.is_full:
+        moment = f"coalesce({moment}, timezone('UTC', {local} + {LATEST}))"
+    is_doubtful = any(
+        word in MACHINE_WORDS or word.startswith(MACHINE_STARTS) for word in words_of(column.name)
+    )
     if is_doubtful:  # of a server's clock, perhaps, and the zone of a person
         moment = f"greatest({moment}, timezone('UTC', {local}))"
     made = add_computed(connection, table, f"{column.name}_utc", moment)
@@ -205,7 +237,13 @@ def _moment(
     """How a local time becomes a moment by a column, if that names zones."""
     name, facts = name_sql(connection, column.name), column.facts
     if column.stype == "numerical":
-        return _offset(name, set(words_of(column.name)), facts)
+        value = f"TRY_CAST({table.value(column.name)} AS DOUBLE)"
+        (is_of_quarters,) = one_row(
+            connection,
+            f"SELECT bool_and({value} % {QUARTER_HOUR} = 0) FROM raw.t{table.source.index}",
+        )
+        words = set(words_of(column.name))
+        return _offset(name, words, facts, is_of_quarters=bool(is_of_quarters))
     if facts.distinct_count > ZONES_MAX:
         return None
     value = table.value(column.name)
@@ -223,20 +261,31 @@ def _moment(
     found = [row[0] for row in rows]
     # Japan and Turkey are zones too.
     are_places = sum("/" in zone or zone in UTC_NAMES for zone in found) * 2 > len(found)
-    if not are_places or not known.issuperset(found):
+    if not (are_places or _is_zone_name(column.name)) or not known.issuperset(found):
         return None
     return lambda local: f"timezone({name}, {local})"
 
 
-def _offset(name: str, words: set[str], facts: ColumnFacts) -> Moment | None:
-    """The same of a column of offsets in hours, minutes or seconds."""
+def _is_zone_name(name: str) -> bool:
+    words = words_of(name)
+    return bool({"tz", "tzone", "timezone", "tzid"} & set(words)) or words[:2] == ["time", "zone"]
+
+
+def _offset(
+    name: str, words: set[str], facts: ColumnFacts, *, is_of_quarters: bool
+) -> Moment | None:
+    """The same of a column of offsets in hours or minutes."""
     if "offset" not in words or not words & ZONE_WORDS or facts.number_count < facts.value_count:
         return None
-    for largest, function in OFFSET_UNITS:
-        if facts.largest <= largest:
-            back = f"{function}(CAST({name} AS INTEGER))"
-            return lambda local: f"timezone('UTC', {local} - {back})"
-    return None
+    largest = max(abs(facts.smallest), facts.largest)
+    if largest <= HOURS_MAX:
+        return lambda local: f"timezone('UTC', {local} - to_seconds(3600 * CAST({name} AS DOUBLE)))"
+    if largest > MINUTES_MAX or not is_of_quarters:
+        return None
+    if words & UTC_WORDS:
+        return lambda local: f"timezone('UTC', {local} - to_minutes(CAST({name} AS INTEGER)))"
+    # Browsers count to the west, others to the east: the later of both.
+    return lambda local: f"timezone('UTC', {local} + to_minutes(abs(CAST({name} AS INTEGER))))"
 
 
 def _say_zone_of_parent(

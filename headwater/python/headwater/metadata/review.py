@@ -71,8 +71,8 @@ def checks_in(note: str) -> list[Check]:
 
 
 def grouped(checks: Iterable[tuple[str, str, Check]]) -> list[Named]:
-    """One entry for the columns of a table that share a check, the costly first. checks: each with its
-    owner and column (or "")."""
+    """One entry for the columns of a table that share a check, the costly first. checks: each with
+    its owner and column (or "")."""
     found: dict[tuple[str, bool, str], Named] = {}
     for owner, column, check in checks:
         entry = found.setdefault((owner, bool(column), check), Named(owner, [], check))

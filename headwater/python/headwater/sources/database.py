@@ -28,6 +28,11 @@ DUCKDB_BYTES = 768 << 20  # of address space, for the library and a small build
 OWN_BYTES = 176_000_000  # Python, the libraries and the builder's own memory: not DuckDB's
 # The clock, as words that SQL takes without brackets.
 CLOCK_WORDS = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
+# Functions of the clock, the settings or the version that DuckDB does not call such.
+CLOCK_FUNCTIONS = {
+    "ago", "current_localtime", "current_localtimestamp", "current_setting", "getvariable",
+    "pg_conf_load_time", "pg_postmaster_start_time", "version",
+}  # fmt: skip
 NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 SPILL_LIMIT = "max_temp_directory_size"  # by default what is free on the disk
 THREAD_BYTES = 64_000_000  # of DuckDB's share, for each of its threads
@@ -68,7 +73,7 @@ def unrepeatable_functions(connection: Connection) -> set[str]:
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT' "
         "AND function_type = 'scalar'"
     ).fetchall()
-    return {row[0] for row in rows} - {"error"} | set(CLOCK_WORDS)
+    return {row[0] for row in rows} - {"error"} | set(CLOCK_WORDS) | CLOCK_FUNCTIONS
 
 
 def hide_progress_bar(connection: Connection) -> None:

@@ -1,8 +1,8 @@
 """Columns that the source has not, computed from others of their row.
 
-`"expression": "last_day(make_date(year, month, 1))"` gives a table a column with the value of that
-SQL, in DuckDB's dialect. It names columns of the source, or such that are taken from a parent, and
-sees their values without the spellings of NULL. What it cannot be computed of is NULL.
+`"expression": "make_date(CAST(year AS INTEGER), 12, 31)"` gives a table a column with the value of
+that SQL, in DuckDB's dialect. It names columns of the source, or such that are taken from a parent,
+and sees their values without the spellings of NULL. What it cannot be computed of is NULL.
 
 The same row gives the same value whatever else the table holds: a query, an aggregate, a window or
 a function of the clock is refused. So a computed column shows no more than the row itself does.
@@ -42,7 +42,7 @@ def with_expression(
     where = f"'expression' of column '{table.name}.{name}'"
     used = columns_used(connection, table, name, expression)
     raw = "raw"
-    while any(column.casefold().startswith(raw) for column in used):
+    while raw in expression.casefold():
         raw += "_"
     slots = range(len(table.columns))
     inner = [f"c{slot} AS {raw}{slot}" for slot in slots]
@@ -86,7 +86,11 @@ def columns_used(
                 f"{where} has a part that is not computed from its row alone "
                 f"({part['class'].lower()}); a task's query may have it"
             )
-        if part["class"] == "FUNCTION" and part["function_name"].lower() in unrepeatable:
+        is_clock = part["class"] == "FUNCTION" and (
+            part["function_name"].lower() in unrepeatable
+            or (part["function_name"].lower() == "age" and len(part["children"]) == 1)
+        )
+        if is_clock:
             raise SchemaError(
                 f"{where} uses {part['function_name']}(), which gives another answer tomorrow"
             )

@@ -14,6 +14,7 @@ from headwater.builder.build import build
 from headwater.builder.build_report import BuildReport
 from headwater.builder.derive import derive
 from headwater.errors import SchemaError
+from headwater.inference.infer import infer
 from headwater.metadata.schema import Schema
 from headwater.sources.source import SourceColumn, SourceData, SourceTable
 from headwater.store.store import Store
@@ -181,6 +182,16 @@ def test_a_computed_time_can_be_taken(tmp_path: Path) -> None:
     assert cells["decade"] == datetime(2029, 12, 31, tzinfo=UTC)
 
 
+def test_a_build_without_metadata_computes_what_init_drafts(tmp_path: Path) -> None:
+    """It stopped: the draft had put a view in the place of the table."""
+    rows = {"id": [f"r{j}" for j in range(60)], "year": [2010 + j % 9 for j in range(60)]}
+    source = {"sales": pa.table(rows | {"month": [j % 12 + 1 for j in range(60)]})}
+    report = build(source, tmp_path / "s")
+    (table,) = report.metadata["tables"]
+    assert table["temporal_column"] == "month_end"
+    assert build(source, tmp_path / "t", infer(source)).fingerprint == report.fingerprint
+
+
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
@@ -198,6 +209,10 @@ def test_a_computed_time_can_be_taken(tmp_path: Path) -> None:
         ("1) FROM raw.t1 --", "is not SQL"),
         ("COLUMNS(*)", "not computed from its row alone (star)"),
         ("no_function(price)", "no_function"),
+        ("current_setting('threads')", "uses current_setting(), which gives another answer"),
+        ("age(appeared)", "uses age(), which gives another answer"),
+        ("current_localtimestamp()", "uses current_localtimestamp()"),
+        ("ROW(1, 2)", "unnamed struct"),
     ],
 )
 def test_what_is_not_of_the_row_is_no_expression(

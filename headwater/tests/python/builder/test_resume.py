@@ -159,7 +159,12 @@ def derived_metadata(kind: Any) -> dict[str, Any]:
     tables = document["tables"]
     tables["books"]["columns"]["writer"] = {"stype": "text", "taken_from": "authors.name"}
     tables["books"]["columns"]["initial"] = {"stype": "categorical", "expression": "genre[1]"}
+    tables["books"]["columns"]["half"] = {
+        "stype": "numerical",
+        "expression": "CAST(price AS DOUBLE) / 2",
+    }
     tables["sales"]["columns"] |= {
+        "half": {"stype": "numerical", "taken_from": "books.half"},
         "initial": {"stype": "categorical", "taken_from": "books.initial"},
         "price": {"stype": "numerical", "taken_from": "books.price"},
         "writer": {"stype": "text", "taken_from": "books.writer"},

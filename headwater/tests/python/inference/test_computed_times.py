@@ -49,8 +49,12 @@ def days(*found: tuple[int, int, int]) -> list[datetime]:
 @pytest.mark.parametrize(
     ("values", "name", "over"),
     [
-        (["2020", "2021"], "fiscal_yr", [(2021, 1, 1), (2022, 1, 1)]),
-        (["2020", "2021"], "FiscalYear", [(2021, 1, 1), (2022, 1, 1)]),
+        (["2020", "2021"], "yr", [(2021, 1, 1), (2022, 1, 1)]),
+        (["2020", "2021"], "a\u00f1o", [(2021, 1, 1), (2022, 1, 1)]),
+        (["2020", "2021"], "sales_year", [(2021, 1, 1), (2022, 1, 1)]),
+        (["2020", "2021"], "FiscalYear", [(2021, 7, 1), (2022, 7, 1)]),  # as it may end so late
+        (["2020", "2021"], "season", [(2021, 7, 1), (2022, 7, 1)]),
+        (["2020M04", "2020M05"], "ym", [(2020, 5, 1), (2020, 6, 1)]),
         (["202011", "202012"], "period", [(2020, 12, 1), (2021, 1, 1)]),
         (["2020-11", "2020-12"], "ym", [(2020, 12, 1), (2021, 1, 1)]),
         (["Nov 2020", "Dec 2020"], "mon", [(2020, 12, 1), (2021, 1, 1)]),
@@ -61,6 +65,10 @@ def days(*found: tuple[int, int, int]) -> list[datetime]:
         (["2021-W01", "2021-W02"], "week", [(2021, 1, 11), (2021, 1, 18)]),
         (["2010-11", "2011-12"], "season", [(2012, 1, 1), (2013, 1, 1)]),
         (["2010/2011", "2011/2012"], "season", [(2012, 1, 1), (2013, 1, 1)]),
+        (["2020q4", "2021q1"], "quarter", [(2021, 1, 1), (2021, 4, 1)]),
+        (["4Q2020", "1Q2021"], "quarter", [(2021, 1, 1), (2021, 4, 1)]),
+        (["2020 Apr", "2020 September"], "month", [(2020, 5, 1), (2020, 10, 1)]),
+        (["04.2020", "05.2020"], "month", [(2020, 5, 1), (2020, 6, 1)]),
     ],
 )
 def test_a_row_of_a_period_is_shown_when_it_is_over(
@@ -82,6 +90,12 @@ def test_a_row_of_a_period_is_shown_when_it_is_over(
         ({"year": 2020, "week": [1, 52]}, [(2020, 1, 11), (2021, 1, 2)]),
         ({"Year": 2020, "Month": 2, "Day": [28, 29]}, [(2020, 2, 29), (2020, 3, 1)]),
         ({"sale_year": 2020, "sale_month": [1, 2]}, [(2020, 2, 1), (2020, 3, 1)]),
+        ({"anio": 2020, "mes": [1, 2]}, [(2020, 2, 1), (2020, 3, 1)]),
+        ({"report_year": 2020, "month_num": [1, 2]}, [(2020, 2, 1), (2020, 3, 1)]),
+        ({"year": 2020, "month": ["Jan", "Feb"]}, [(2020, 2, 1), (2020, 3, 1)]),
+        ({"year": 2020, "quarter": ["Q1", "Q2"]}, [(2020, 4, 1), (2020, 7, 1)]),
+        # Most days are missing: the month is there in every row.
+        ({"year": 2020, "month": [1, 1], "day": [31, None]}, [(2020, 2, 1)]),
     ],
 )
 def test_a_year_and_what_stands_beside_it(
@@ -89,13 +103,16 @@ def test_a_year_and_what_stands_beside_it(
 ) -> None:
     columns = {name: found if isinstance(found, list) else [found] for name, found in parts.items()}
     rows = [(f"r{j}", *(c[j % len(c)] for c in columns.values()), j % 7) for j in range(60)]
-    kinds = {"id": "TEXT", **dict.fromkeys(columns, "INTEGER"), "n": "INTEGER"}
+    kinds = {
+        name: "TEXT" if isinstance(found[0], str) else "INTEGER" for name, found in columns.items()
+    }
+    kinds = {"id": "TEXT", **kinds, "n": "INTEGER"}
     assert times({"facts": TinyTable(kinds, rows)}, tmp_path) == days(*over)
 
 
 def test_a_year_of_something_else_is_no_time() -> None:
     """Of birth, of which many are missing, or of what two columns with other words say."""
-    for name in ("birth_year", "year_of_birth", "expiry_year"):
+    for name in ("birth_year", "year_of_birth", "expiry_year", "card_exp_year"):
         assert draft(facts([1980, 1990], name, "INTEGER")).table("facts").temporal_column is None
     partly = facts([1980, 1990, None], "year", "INTEGER")
     assert draft(partly).table("facts").temporal_column is None
@@ -103,6 +120,29 @@ def test_a_year_of_something_else_is_no_time() -> None:
     columns = {"id": "TEXT", "build_year": "INTEGER", "renewal_month": "INTEGER"}
     table = draft({"facts": TinyTable(columns, rows)}).table("facts")
     assert table.temporal_column == "year_end"
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "kind"),
+    [
+        ([200101 + 100 * (j // 12) + j % 12 for j in range(60)], "zip", "INTEGER"),
+        ([f"{j % 12 + 1}-{1990 + j // 12}" for j in range(60)], "docket", "TEXT"),
+        ([f"Marathon {1990 + j}" for j in range(30)], "name", "TEXT"),
+        ([f"Mayor {1990 + j}" for j in range(30)], "name", "TEXT"),
+        ([200101 + j * 1_300 for j in range(60)], "weight", "INTEGER"),  # not every other month
+    ],
+)
+def test_codes_and_names_are_no_periods(values: list[Any], name: str, kind: str) -> None:
+    assert draft(facts(values, name, kind)).table("facts").temporal_column is None
+
+
+def test_a_number_that_is_not_named_as_a_year_is_only_said() -> None:
+    """Prices and rooms lie in the same range."""
+    table = draft(facts(list(range(1990, 2020)), "edition", "INTEGER")).table("facts")
+    assert table.temporal_column is None
+    assert any("may be years (1990 to 2019)" in check for check in table.column("edition").checks)
+    table = draft(facts(list(range(1990, 2020)), "price", "INTEGER")).table("facts")
+    assert table.column("price").checks == []
 
 
 def yearly(parent: str, *, at: datetime) -> TinyDatabase:
@@ -158,6 +198,11 @@ def test_a_year_that_is_older_than_what_its_row_names_is_no_time() -> None:
          [datetime(2020, 1, 1, 8, tzinfo=UTC)], [(2020, 1, 1, 10, 30)]),
         (["2020-01-01T10:00:00Z/2020-01-01T12:30:00Z"],
          [datetime(2020, 1, 1, 10, tzinfo=UTC)], [(2020, 1, 1, 12, 30)]),
+        # From ever on: the end shows less. A day among times of day is over at its end.
+        (["[2020-01-01,2020-01-03)", "(,2020-01-02)"], days((2020, 1, 2), (2020, 1, 3)),
+         [(2020, 1, 3), (2020, 1, 2)]),
+        (["2020-01-01/2020-01-05", "2020-01-02T10:00:00/2020-01-05T10:00:00"],
+         days((2020, 1, 2), (2020, 1, 3)), [(2020, 1, 5), (2020, 1, 5)]),
     ],
 )  # fmt: skip
 def test_a_range_is_two_times(
@@ -234,6 +279,8 @@ def test_a_key_that_holds_the_time_keeps_its_links(tmp_path: Path, kind: str) ->
         [str(UUID(int=(j * 7_654_435 << 100) % (1 << 128) | 4 << 76 | 2 << 62)) for j in range(60)],
         [uuid7(1_600_000_000_000 + j, j) for j in range(60)],  # an import
         [f"{j * 2_654_435_761 % (1 << 32):08x}{j:016x}" for j in range(60)],  # a hash
+        [4_000_000_000_000_000 + j * 16_180_339_887_499 for j in range(60)],  # cards
+        [1_700_000_000 + j * 7_654_321 for j in range(60)],  # numbers reach beyond today
     ],
 )  # fmt: skip
 def test_other_keys_hold_no_time(keys: list[Any]) -> None:
@@ -257,20 +304,39 @@ def test_of_two_ways_to_read_a_snowflake_the_later_is_taken_that_the_data_allow(
     assert "as Twitter counts" in both.checks[-1] and "2020-" in both.checks[-1]
 
 
+def test_a_key_is_no_time_that_is_far_from_all_others() -> None:
+    """A service that counts from 2020 would be read as of 2015, years too early; a number that is
+    newer than everything else by years is none."""
+    visits = TinyTable(
+        {"visit_id": "TEXT", "at": "TIMESTAMP"},
+        [(f"v{j}", datetime(2020, 1, 1) + timedelta(days=j)) for j in range(60)],
+    )
+    own = [(ms - 1_577_836_800_000 << 22) + j for j, ms in enumerate(MS)]
+    late = [1_650_000_000 + 86_400 * j for j in range(60)]
+    for keys in (own, late):
+        rows = [(key, j % 7) for j, key in enumerate(keys)]
+        posts = TinyTable({"id": "INTEGER", "n": "INTEGER"}, rows)
+        assert draft({"posts": posts, "visits": visits}).table("posts").temporal_column is None
+
+
 def test_a_count_from_1970_under_any_name_is_read_if_nothing_else_is_a_time(
     tmp_path: Path,
 ) -> None:
     """Of numbers, and of the texts of a CSV file; not if it is named as an amount."""
-    values = [1_600_000_000 + 86_400 * j for j in range(60)]
+    values = [1_600_000_000_000 + 86_400_000 * j for j in range(60)]
     database = facts(values, "crt", "INTEGER")
     table = draft(database).table("facts")
-    assert (table.temporal_column, table.column("crt").stype) == ("crt_time", "ignored")
+    assert (table.temporal_column, table.column("crt").stype) == ("crt_time", "numerical")
     assert times(database, tmp_path)[0] == datetime(2020, 9, 13, 12, 26, 40, tzinfo=UTC)
-    source = write_csv(tmp_path / "csv", database)
+    seconds = facts([value // 1000 for value in values], "ts", "INTEGER")
+    source = write_csv(tmp_path / "csv", seconds)
     table = draft_source(source).table("facts")
-    assert (table.temporal_column, table.column("crt").checks) == ("crt_time", [])
-    amount = draft(facts(values, "amount", "INTEGER")).table("facts")
-    assert amount.temporal_column is None
+    column = table.column("ts")
+    assert (table.temporal_column, column.stype, column.checks) == ("ts_time", "ignored", [])
+    for other in (facts(values, "amount", "INTEGER"), facts(
+        [value // 1000 for value in values], "filesize", "INTEGER"  # as large as many numbers are
+    )):  # fmt: skip
+        assert draft(other).table("facts").temporal_column is None
     timed = facts(values, "crt", "INTEGER")
     rows = [(*row, DAY) for row in timed["facts"].rows]
     timed = {"facts": TinyTable({**timed["facts"].types, "at": "TIMESTAMP"}, rows)}

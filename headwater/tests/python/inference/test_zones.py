@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from databases import TinyTable, arrow_tables, draft, shared_data
 from headwater.builder.build import build
+from headwater.errors import SchemaError
 from headwater.inference.infer import draft_source, infer
 from headwater.store.store import Store
 
@@ -27,8 +28,12 @@ def sales(zones: list[Any], name: str, zone: str = "tz", kind: str = "TEXT") -> 
         (["Europe/Berlin", "UTC"], "place", "TEXT", [10, 12]),
         (["-04:00", "+09:00"], "offset", "TEXT", [16, 3]),
         ([-4, 9], "utc_offset", "INTEGER", [16, 3]),
-        ([-240, 540], "tz_offset_minutes", "INTEGER", [16, 3]),
-        ([-14400, 32400], "timezone_offset", "INTEGER", [16, 3]),
+        ([-3.5, 9.0], "tz_offset", "DOUBLE", [15, 3]),  # and a half
+        ([-240, 540], "utc_offset_minutes", "INTEGER", [16, 3]),
+        ([-240, 540], "timezone_offset", "INTEGER", [16, 21]),  # of a browser, or not: the later
+        (["EST5EDT", "Japan"], "timezone", "TEXT", [16, 3]),
+        # Without a zone it is nowhere later than 12 hours behind UTC.
+        (["America/New_York", None], "tz", "TEXT", [16, 24]),
     ],
 )
 def test_a_column_beside_a_local_time_says_its_zone(
@@ -42,7 +47,12 @@ def test_a_column_beside_a_local_time_says_its_zone(
     build(source, tmp_path / "s", infer(source))
     with Store(tmp_path / "s") as store:
         found = [store.row(store.find("sales", key))["time"] for key in (0, 1)]
-    expected = [datetime(2020, 7, 1, hour, minute, tzinfo=UTC) for minute, hour in enumerate(hours)]
+    expected = [
+        datetime(2020, 7, 1, tzinfo=UTC) + timedelta(hours=hour, minutes=minute)
+        for minute, hour in enumerate(hours)
+    ]
+    if zones[0] == -3.5:
+        expected[0] += timedelta(minutes=30)
     assert found == expected
 
 
@@ -62,12 +72,22 @@ def test_what_a_machine_may_write_is_read_as_the_later_of_two(tmp_path: Path) ->
         (["Japan", "Turkey", "Cuba"], "sold", "country"),  # names of zones too
         (["America/New_York", "America/Atlantis"], "sold", "tz"),
         (["America/New_York"], "sold_utc", "tz"),
+        (["530", "-500"], "sold", "utc_offset"),
         (["a", "b"], "sold", "tz"),
     ],
 )
 def test_other_columns_say_no_zone(zones: list[str], name: str, zone: str) -> None:
     table = draft({"sales": sales(zones, name, zone)}).table("sales")
     assert table.temporal_column == name
+    said = any("tz may name its zone" in check for check in table.column(name).checks)
+    assert said == (zone == "tz" and name == "sold")
+
+
+def test_a_zone_that_is_new_to_the_database_names_its_column(tmp_path: Path) -> None:
+    schema = infer(arrow_tables({"sales": sales(["Asia/Tokyo"], "sold")}))
+    later = arrow_tables({"sales": sales(["Asia/Tokyo", "Asia/Atlantis"], "sold")})
+    with pytest.raises(SchemaError, match=r"column 'sales.sold_utc': .*Unknown TimeZone"):
+        build(later, tmp_path / "s", schema)
 
 
 def test_of_two_zones_the_one_that_shares_a_word_is_taken() -> None:
