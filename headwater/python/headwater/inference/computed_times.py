@@ -151,7 +151,7 @@ class Found:
 def draft_computed_times(connection: Connection, tables: Sequence[TableDraft]) -> None:
     """Give tables that have no time one that can be computed: the first that (nearly) every row
     has, else that which most rows have."""
-    for table in _lowest_first(tables):
+    for table in lowest_first(tables):
         stamps = stamps_of(table)
         has_stamp = any(has_times(c.facts) and kind_of(table, c) == "beginning" for c in stamps)
         if table.temporal_column is not None or not table.source.row_count or has_stamp:
@@ -182,7 +182,7 @@ def say_years(connection: Connection, tables: Sequence[TableDraft]) -> None:
                 )
 
 
-def _lowest_first(tables: Sequence[TableDraft]) -> list[TableDraft]:
+def lowest_first(tables: Sequence[TableDraft]) -> list[TableDraft]:
     """Tables behind those that refer to them, as far as there is such an order."""
     waiting, found = list(tables), []
     while waiting:
@@ -573,7 +573,7 @@ def _key_forms(
     """Kinds of keys with a time of which a key may be one, and the expressions of their times."""
     facts, kind = key.facts, table.kind(key.name)
     if facts.value_count == facts.integer_count and facts.smallest >= SNOWFLAKE_MIN:
-        bits = f"(CAST({table.value(key.name)} AS BIGINT) & {LOW_BITS})"
+        bits = f"(TRY_CAST({table.value(key.name)} AS BIGINT) & {LOW_BITS})"
         low, rows = one_row(
             connection,
             f"SELECT count(*) FILTER (WHERE {bits} < {LOW_MAX}), count(*) "

@@ -96,6 +96,7 @@ class TableDraft:
     time_reason: str = "none"
     time_resolution: str | None = None
     foreign_keys: list[ForeignKey] = field(default_factory=list)
+    plan: str | None = None  # a later time that its rows are written for
     zone_columns: tuple[str, ...] = ()  # that name the zone of its local times
     checks: list[Check] = field(default_factory=list)
 

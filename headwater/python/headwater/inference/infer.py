@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headwater.facts.measure import column_facts
 from headwater.inference.computed import drop_computed
-from headwater.inference.computed_times import draft_computed_times, say_years
+from headwater.inference.computed_times import draft_computed_times, lowest_first, say_years
 from headwater.inference.draft import ColumnDraft, Draft, TableDraft
 from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
 from headwater.inference.known_later import draft_known_at
@@ -60,7 +60,7 @@ def draft_source(
     tables: Sequence[str] = (),
     exclude_tables: Sequence[str] = (),
 ) -> Draft:
-    """What is inferred, with reasons; an edited schema says how files and NULLs are written."""
+    """The draft, with reasons; an edited schema says how files and NULLs are written."""
     selection = Selection(tuple(schemas), tuple(tables), tuple(exclude_tables))
     formats = {} if edited is None else csv_formats(edited)
     with tempfile.TemporaryDirectory(prefix="headwater-") as folder:
@@ -90,8 +90,8 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     _draft_row_times(connection, tables)
     newer = newer_parents(connection, tables)
     check_late_parents(tables, newer)
-    for table in tables:
-        draft_known_at(connection, table, newer)
+    for table in reversed(lowest_first(tables)):
+        draft_known_at(connection, table, tables, newer)
     say_untimed(tables)
     say_years(connection, tables)
     draft_totals(connection, tables)

@@ -16,11 +16,12 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import words_of
 from headwater.inference.draft import AT_CREATION, ColumnDraft, TableDraft
 from headwater.inference.parent_times import NewerParents, has_own_time
 from headwater.inference.times import OVERWRITTEN, ROWS_MIN, kind_of, order_of
-from headwater.metadata.parts import Known
+from headwater.metadata.parts import ColumnRef, Known
 from headwater.metadata.review import Cost
 from headwater.notebook import listed
 from headwater.sources.database import Connection, one_row
@@ -81,6 +82,19 @@ ENDINGS = {
     "showed up", "success", "succeeded", "successful", "unpaid", "win", "withdrawn", "won",
     "written off", "loss", "did not finish", "dnf", "attending", "absent", "kept",
 }  # fmt: skip
+# With votes and places, in rows of something that a row above plans.
+CHOICES = {"vote", "votes", "place", "finalist", "medal", "attendance"}
+# Words of columns with a plan, whose result another column of the row may have.
+PLANNED = {
+    "sched", "scheduled", "planned", "plan", "expected", "estimated", "eta", "est", "promised",
+    "target",
+}  # fmt: skip
+MISSED = {"delay", "delayed", "late", "overdue"}
+NUMBER, VOTES = {"n", "num", "number"}, {"votes", "ratings", "reviews", "voters", "fans"}
+RATINGS = {"rating", "ratings", "score", "scores", "stars"}
+SPAN_ENDS = {"last", "end", "ended", "final", "until"}
+SUMMARIES = {"total", "percent", "pct", "mean", "avg", "average", "sum", "count", "number"}
+ALONE_MAX = 0.7  # of the rows have a later time, if another column is set in these alone
 ENDINGS_SHARE = 0.5  # of a column's values
 VALUES_MAX = 64  # distinct, of a column whose values are looked at
 PROPOSAL = "proposal: known_at"
@@ -109,12 +123,21 @@ class LateTime(NamedTuple):
         return f"later than {time} in {self.later:,} of {self.rows:,} rows{missing}"
 
 
-def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParents) -> None:
-    """Propose known_at for the columns of a table that look written later than their row."""
+def draft_known_at(
+    connection: Connection,
+    table: TableDraft,
+    tables: Sequence[TableDraft],
+    newer: NewerParents,
+) -> None:
+    """Propose known_at for the columns of a table that look written later than their row, after
+    those of the tables that it refers to."""
     if table.source.row_count == 0:
         return
     if not has_own_time(table):
         _draft_open_times(connection, table)
+        _draft_plan_of_parent(connection, table, tables)
+        if table.temporal_column is not None:
+            _draft_ratings(table)
         return
     time = table.column(table.temporal_column or "")
     late = [
@@ -126,20 +149,27 @@ def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParent
     for found in late:
         _propose_time(found, time.name)
     plan = _plan(connection, table, time, late)
+    table.plan = None if plan is None else plan.column.name
+    partly = [one for one in late if one.nulls]
     keys = {*table.primary_key, *(name for key in table.foreign_keys for name in key.columns)}
     doubtful = []
     for column in table.columns:
         if column.stype in ("timestamp", "ignored") or column is time or column.name in keys:
             continue
-        if _propose_companion(connection, table, column, [one.column for one in late if one.nulls]):
+        if _propose_companion(connection, table, column, [one.column for one in partly]):
+            continue
+        if _propose_part(connection, table, column, partly):
             continue
         if _propose_newer(table, column, newer):
             continue
         if plan is not None and (why := _outcome(connection, table, column)) is not None:
             at = f"the row's {plan.column.name} is {plan.text(time.name)}"
             propose(column, Known("column", plan.column.name), f"{why}, and {at}")
-        elif not _propose_name(column) and column.foreign_key is None:
+        elif not _propose_name(connection, table, column) and column.foreign_key is None:
             doubtful.append(column.name)
+    if plan is None:
+        _draft_actuals(table)
+    _draft_ratings(table)
     if plan is not None and doubtful and not VALID & set(words_of(plan.column.name)):
         table.check(
             f"{plan.column.name} is {plan.text(time.name)}; shown before it: "
@@ -147,6 +177,88 @@ def draft_known_at(connection: Connection, table: TableDraft, newer: NewerParent
             f"known_at to {plan.column.name}",
             Cost.FUTURE,
         )
+
+
+def _plain_columns(table: TableDraft) -> list[ColumnDraft]:
+    """Columns without keys and times that nothing was proposed of."""
+    keys = {*table.primary_key, *(name for key in table.every_key() for name in key.columns)}
+    return [
+        column
+        for column in table.columns
+        if column.stype not in ("timestamp", "ignored", "identifier")
+        and column.name not in keys
+        and column.known_at == AT_CREATION
+    ]
+
+
+def _draft_plan_of_parent(
+    connection: Connection, table: TableDraft, tables: Sequence[TableDraft]
+) -> None:
+    """Propose when the outcomes of rows are known that have the time of a row which is written for
+    something to come: when that has come, which is taken from this row too."""
+    if table.temporal_column is None:
+        return
+    taken = table.column(table.temporal_column).taken_from
+    parent = next((other for other in tables if taken and other.name == taken.table), None)
+    if parent is None or parent.plan is None:
+        return
+    found = [(c, _outcome(connection, table, c, is_of_parent=True)) for c in _plain_columns(table)]
+    outcomes = [(column, why) for column, why in found if why is not None]
+    if not outcomes:
+        return
+    names = {column.name.casefold() for column in table.columns}
+    name = parent.plan if parent.plan.casefold() not in names else f"{parent.name}.{parent.plan}"
+    plan, facts = parent.column(parent.plan), ColumnFacts(table.source.row_count, 0, 0)
+    column = ColumnDraft(name, facts, "ignored", f"not of the source: {plan.name} of {parent.name}")
+    column.taken_from = ColumnRef(parent.name, plan.name)
+    column.unit, column.format = plan.unit, plan.format
+    table.columns.append(column)
+    table.plan = name
+    for one, why in outcomes:
+        propose(one, Known("column", name), f"{why}, and {parent.name} has {plan.name}")
+
+
+def _draft_actuals(table: TableDraft) -> None:
+    """Hide the result of a plan that stands in the row too: dep_time of sched_dep_time, delays."""
+    plain = {tuple(words_of(column.name)): column for column in _plain_columns(table)}
+    actual = []
+    for words, planned in plain.items():
+        rest = tuple(word for word in words if word not in PLANNED)
+        other = plain.get(rest) or plain.get(("actual", *rest))
+        if rest and rest != words and other is not None and other.stype == planned.stype:
+            actual.append((other, planned))
+    for column, planned in actual:
+        propose(column, Known("never"), f"it is the result of {planned.name}, by its name")
+    for words, column in plain.items():
+        if actual and MISSED & set(words) and column.known_at == AT_CREATION:
+            why = f"by its name it is known after the plan, as {actual[0][0].name} is"
+            propose(column, Known("never"), why)
+
+
+def _draft_ratings(table: TableDraft) -> None:
+    """Hide ratings of rows that also have the number of votes: more of these may come."""
+    votes = [
+        column.name
+        for column in table.columns
+        if column.stype == "numerical" and _counts_votes(words_of(column.name))
+    ]
+    plain = _plain_columns(table) if votes else []
+    ratings = [
+        column
+        for column in plain
+        if column.stype == "numerical" and RATINGS & set(words_of(column.name))
+    ]
+    for column in ratings:
+        propose(column, Known("never"), f"by its name it follows {votes[0]}, which counts up")
+    for column in plain if ratings else ():
+        if column.name in votes:
+            propose(column, Known("never"), "by its name it counts up after its row was written")
+
+
+def _counts_votes(words: Sequence[str]) -> bool:
+    return bool(words) and (
+        words[-1] in {"votes", "counts"} or (words[0] in NUMBER and words[-1] in VOTES)
+    )
 
 
 def _draft_open_times(connection: Connection, table: TableDraft) -> None:
@@ -167,6 +279,18 @@ def _draft_open_times(connection: Connection, table: TableDraft) -> None:
     for column in table.columns:
         if column.stype not in ("timestamp", "ignored") and column.name not in keys:
             _propose_companion(connection, table, column, partly)
+    ends = [
+        column
+        for column in table.columns
+        if column.known_at.column == column.name
+        and SPAN_ENDS & set(words_of(column.name))
+        and column.facts.value_count >= MOSTLY_SET * column.facts.row_count
+    ]
+    for column in _plain_columns(table) if len(ends) == 1 else ():
+        is_total = column.stype == "numerical" and SUMMARIES & set(words_of(column.name))
+        end = "a summary by its name" if is_total else _outcome(connection, table, column)
+        if end is not None:
+            propose(column, Known("column", ends[0].name), f"{end}, and {ends[0].name} is an end")
 
 
 def _late_time(
@@ -215,9 +339,12 @@ def _plan(
     return max(zip(row, found, strict=True), key=lambda pair: pair[0] or 0.0)[1]
 
 
-def _outcome(connection: Connection, table: TableDraft, column: ColumnDraft) -> str | None:
+def _outcome(
+    connection: Connection, table: TableDraft, column: ColumnDraft, *, is_of_parent: bool = False
+) -> str | None:
     """Why a column is known only when the event that its row plans is over; None if neither its
-    name nor its values say so."""
+    name nor its values tell. is_of_parent: it is the parent's row that plans it, so that any word
+    of the name may tell."""
     if column.foreign_key is not None:
         return None
     words = words_of(column.name)
@@ -227,8 +354,19 @@ def _outcome(connection: Connection, table: TableDraft, column: ColumnDraft) -> 
         word in STATES | ALSO_DONE or (DONE.fullmatch(word) and word not in BEGINNINGS)
         for word in words
     )
-    if is_done or OUTCOMES & set(words) or LAST_OUTCOMES & set(words[-1:]):
+    last = set(words) if is_of_parent else set(words[-1:])
+    if (
+        is_done
+        or OUTCOMES & set(words)
+        or LAST_OUTCOMES & last
+        or (is_of_parent and CHOICES & last)
+    ):
         return "an outcome by its name"
+    return _ending_values(connection, table, column)
+
+
+def _ending_values(connection: Connection, table: TableDraft, column: ColumnDraft) -> str | None:
+    """That half of the values of a column tell how something ended; None: they do not."""
     if column.stype != "categorical" or column.facts.distinct_count > VALUES_MAX:
         return None
     value = table.value(column.name)
@@ -268,6 +406,39 @@ def _propose_companion(
     return False
 
 
+def _propose_part(
+    connection: Connection, table: TableDraft, column: ColumnDraft, late: Sequence[LateTime]
+) -> bool:
+    """A column that has a value, or is true, in rows that have a later time alone, or that shares
+    the word of an outcome with it."""
+    for one in late:
+        time = one.column
+        shared = set(words_of(column.name)) & set(words_of(time.name)) & (OUTCOMES | STATES)
+        if shared and column.foreign_key is None:
+            text = f"'{min(shared)}', as in {time.name}, which is {one.text('the row')}"
+            propose(column, Known("column", time.name), text)
+            return True
+        if column.facts.is_full and column.stype != "boolean":
+            continue
+        if one.rows > ALONE_MAX * (one.rows + one.nulls):
+            continue
+        has_value = f"{table.value(column.name)} IS NOT NULL"
+        if column.facts.is_full:
+            kind = table.kind(column.name)
+            has_value = f"coalesce({to_boolean(table.value(column.name), kind)[0]}, false)"
+        count, timed = one_row(
+            connection,
+            f"SELECT count(*), count({table.value(time.name)}) FROM raw.t{table.source.index} "
+            f"WHERE {has_value}",
+        )
+        if count >= ROWS_MIN and timed >= SAME_ROWS_SHARE * count:
+            what = "true" if column.facts.is_full else "set"
+            text = f"{what} in rows that have {time.name} ({timed:,} of {count:,})"
+            propose(column, Known("column", time.name), text)
+            return True
+    return False
+
+
 def _propose_newer(table: TableDraft, column: ColumnDraft, newer: NewerParents) -> bool:
     """A foreign key whose rows are newer than its own was written when they were there."""
     row = newer.get((table.name, (column.name,)), (0, 0))
@@ -281,7 +452,7 @@ def _propose_newer(table: TableDraft, column: ColumnDraft, newer: NewerParents) 
     return True
 
 
-def _propose_name(column: ColumnDraft) -> bool:
+def _propose_name(connection: Connection, table: TableDraft, column: ColumnDraft) -> bool:
     """A counter or a state by its name, which then gets a proposal or a check."""
     words = words_of(column.name)
     if not words or column.foreign_key is not None or column.stype not in (
@@ -292,6 +463,9 @@ def _propose_name(column: ColumnDraft) -> bool:
     if is_counter(words, column.stype) or is_state:
         propose(column, Known("never"), "by its name it changes after its row was written")
     elif words[-1] == "status" and column.stype == "categorical":
+        if (ending := _ending_values(connection, table, column)) is not None:
+            propose(column, Known("never"), f"it changes after its row was written: {ending}")
+            return True
         column.check("a status may change after its row is written: see known_at", Cost.FUTURE)
     else:
         return False
@@ -304,6 +478,7 @@ def is_counter(words: Sequence[str], stype: str) -> bool:
         return False
     return (
         words[-1] in COUNTERS - {"score", "scores", "count"}
+        or _counts_votes(words)
         or list(words) in (["score"], ["scores"])
         or (words[-1] == "count" and len(words) > 1)
     )

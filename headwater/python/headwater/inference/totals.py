@@ -45,9 +45,22 @@ FOLLOWS = 0.5  # the correlation of ranks by which a number grows with the rows 
 VARYING_MIN = 10  # rows of which those that refer to them differ
 SUMMED_MAX = 12  # columns of a table of which totals are made
 FACTORS_MAX = 5  # of which products are added up too
+KINDS_MAX = 2  # foreign keys to a few rows, such as stages, each of which is counted
 CATEGORIES_MAX = 8  # of a column of which each category is counted
 LATER_SHARE = 0.01  # of the rows that refer to a timed row are later than it
-STRONG_WORDS = {"lifetime", "cumulative", "balance", "balances", "ltv", "ytd", "alltime"}
+NOW_WORDS = {"current", "currently"}
+STRONG_WORDS = {
+    "stock",
+    "inventory",
+    "onhand",
+    "lifetime",
+    "cumulative",
+    "balance",
+    "balances",
+    "ltv",
+    "ytd",
+    "alltime",
+}
 TOTAL_WORDS = {"total", "totals", "overall", "sum"}
 STATE_WORDS = {"status", "state", "active"}
 LAST_WORDS = {"last", "latest", "newest", "recent", "current"}
@@ -61,7 +74,7 @@ KINDS = {
     "numerical": ("count", "number", "last numerical"),
     "timestamp": ("newest", "oldest", "last timestamp"),
     "categorical": ("last categorical",),
-    "boolean": ("last boolean",),
+    "boolean": ("last boolean", "any"),
     "text": ("last categorical",),
 }
 
@@ -219,7 +232,9 @@ def _time_below(below: Below) -> str | None:
     """SQL: the time of a row that refers to another, or of the one that it is a part of."""
     own = _time_of(below.table, "b0.")
     if own is None and len(below.path) > 1:
-        return _time_of(below.path[0][0], "b1.")
+        own = _time_of(below.path[0][0], "b1.")
+    if own is None and below.table.temporal_column is not None:
+        return "CAST(NULL AS TIMESTAMP)"  # taken from a row that is not here: counts and sums do
     return own
 
 
@@ -338,6 +353,7 @@ def _totals(connection: Connection, below: Below) -> tuple[list[Total], list[str
             totals.append(
                 Total(f"the number {where} with {column.name}", "count", f"sum({v})", differs)
             )
+            totals.append(Total(f"whether there is a row of {of}", "any", f"max({v})", differs))
         if column.stype == "numerical":
             numbers.append((v, column.name))
             totals += [
@@ -351,12 +367,18 @@ def _totals(connection: Connection, below: Below) -> tuple[list[Total], list[str
                     f"the smallest {of}", "number", f"min({v})", f"min({v}, 2)[1] < min({v}, 2)[2]"
                 ),
             ]
-        if column.stype == "categorical" and column.facts.distinct_count <= CATEGORIES_MAX:
+        is_key = column.stype == "identifier"
+        if (
+            column.stype == "categorical" and column.facts.distinct_count <= CATEGORIES_MAX
+        ) or is_key:
             for text in _texts(connection, table, column):
                 count = f"count(*) FILTER (WHERE {v} = {literal(text)})"
-                totals.append(
-                    Total(f"the number {where} with {column.name} '{text}'", "count", count, "true")
-                )
+                which = f"{where} with {column.name} '{text}'"
+                totals.append(Total(f"the number {which}", "count", count, "true"))
+                any_row = f"CAST({count} > 0 AS INTEGER)"
+                totals.append(Total(f"whether there is one {which}", "any", any_row, "true"))
+        if is_key:
+            continue
         # If several have the last time: the first by the key, or the last.
         for last, first in (
             (f"arg_min({v}, (-epoch_us(t), o))", f"arg_min({v}, (t, o))"),
@@ -398,8 +420,14 @@ def _summed(table: TableDraft) -> list[ColumnDraft]:
         and column.name != table.temporal_column
         and column.taken_from is None
     ]
+    kinds = [
+        column
+        for column in table.columns
+        if column.foreign_key is not None and column.stype == "identifier"
+        if 1 < column.facts.distinct_count <= CATEGORIES_MAX
+    ]
     found.sort(key=lambda column: column.stype != "numerical")
-    return found[:SUMMED_MAX]
+    return kinds[:KINDS_MAX] + found[:SUMMED_MAX]
 
 
 def _equal(
@@ -409,7 +437,7 @@ def _equal(
     if total.kind not in KINDS[column.stype]:
         return None
     theirs, differ = found
-    is_sum = total.kind in ("count", "number")
+    is_sum = total.kind in ("count", "number", "any")
     values, rows = theirs.values, own.has & theirs.has
     if is_sum:  # of no rows it is 0
         values, rows = np.where(theirs.has, values, 0).astype(np.float64), own.has
@@ -462,7 +490,7 @@ def _hide(table: TableDraft, column: ColumnDraft, total: Total, rows: str) -> No
     if total.kind == "oldest":
         if column.known_at.kind != "column":
             propose(column, Known("column", column.name), why)
-    elif table.temporal_column is not None and total.kind not in ("count", "number"):
+    elif table.temporal_column is not None and total.kind not in ("count", "number", "any"):
         # The time at which it is known would give away how long the row is active.
         withdraw(column)
         column.stype, column.reason = "ignored", why
@@ -505,6 +533,8 @@ def _called(column: ColumnDraft, names: set[str]) -> str:
     words = words_of(column.name)
     if not words:
         return ""
+    if NOW_WORDS & set(words) and column.stype not in ("timestamp", "ignored"):
+        return "total"
     if column.stype == "timestamp":
         return "total" if LAST_WORDS & set(words) else ""
     if column.stype in ("boolean", "categorical"):

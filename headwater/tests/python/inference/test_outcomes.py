@@ -1,0 +1,163 @@
+"""Columns that are known later by what other columns and rows are, each kind by hand."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from databases import DAY, TinyDatabase, TinyTable, arrow_tables, draft
+from headwater.builder.build import build
+from headwater.inference.draft import TableDraft
+from headwater.inference.infer import infer
+from headwater.store.store import Store
+
+
+def known(table: TableDraft) -> dict[str, str]:
+    return {c.name: c.known_at.to_json() for c in table.columns if c.known_at.kind != "creation"}
+
+
+def table_of(count: int = 120, **columns: tuple[str, Any]) -> TableDraft:
+    """A row an hour; columns by their type and a function of a row's number."""
+    kinds = {"id": "INTEGER", "at": "TIMESTAMP"} | {name: k for name, (k, _) in columns.items()}
+    rows = [
+        (j, DAY + timedelta(hours=j), *(value(j) for _, value in columns.values()))
+        for j in range(count)
+    ]
+    return draft({"events": TinyTable(kinds, rows)}).table("events")
+
+
+def closed(j: int) -> Any:
+    """A later time that two in five rows have."""
+    return DAY + timedelta(hours=j, days=2) if j % 5 < 2 else None
+
+
+def test_what_only_rows_with_a_later_time_have_is_known_then() -> None:
+    """Nine in ten would not do, nor if nearly all rows have that time."""
+    table = table_of(
+        400,
+        closed_at=("TIMESTAMP", closed),
+        granted=("BOOLEAN", lambda j: j % 5 == 0),
+        remark=("TEXT", lambda j: f"r{j % 3}" if j % 5 == 1 else None),
+        closed_by_clerk=("TEXT", lambda j: ["a", "b", "c"][j % 3]),
+        urgent=("BOOLEAN", lambda j: j % 5 == 0 or j % 30 == 4),
+    )
+    at = dict.fromkeys(("closed_at", "granted", "remark", "closed_by_clerk"), "closed_at")
+    assert known(table) == at
+    mostly = table_of(
+        900,
+        closed_at=("TIMESTAMP", lambda j: DAY + timedelta(hours=j, days=2) if j % 9 else None),
+        urgent=("BOOLEAN", lambda j: j % 9 == 1),
+    )
+    assert known(mostly) == {"closed_at": "closed_at"}
+
+
+def test_what_came_of_a_plan_in_the_same_row_is_hidden() -> None:
+    table = table_of(
+        sched_dep_time=("INTEGER", lambda j: 600 + j),
+        dep_time=("INTEGER", lambda j: 600 + j + j % 7),
+        arr_delay=("INTEGER", lambda j: j % 11),
+        distance=("INTEGER", lambda j: 100 + j),
+    )
+    assert known(table) == {"dep_time": "never", "arr_delay": "never"}
+    alone = table_of(
+        dep_time=("INTEGER", lambda j: 600 + j), arr_delay=("INTEGER", lambda j: j % 11)
+    )
+    assert known(alone) == {}
+
+
+def test_ratings_with_the_number_of_their_votes_are_hidden() -> None:
+    table = table_of(
+        imdb_score=("DOUBLE", lambda j: j % 10 / 2), n_ratings=("INTEGER", lambda j: 50 + j)
+    )
+    assert known(table) == {"imdb_score": "never", "n_ratings": "never"}
+    assert known(table_of(score_home=("INTEGER", lambda j: j % 5))) == {}
+
+
+def test_a_status_with_endings_changes_after_its_row_was_written() -> None:
+    table = table_of(order_status=("TEXT", lambda j: ["PAID", "CANCELLED", "NEW"][j % 3]))
+    assert known(table) == {"order_status": "never"}
+    table = table_of(order_status=("TEXT", lambda j: ["web", "phone", "shop"][j % 3]))
+    assert known(table) == {}
+
+
+def seasons() -> TinyDatabase:
+    """30 seasons of 100 days, and five teams in each."""
+    years = [(j, DAY + timedelta(days=200 * j)) for j in range(30)]
+    return {
+        "seasons": TinyTable(
+            {"season_id": "INTEGER", "started": "TIMESTAMP", "ended": "TIMESTAMP"},
+            [(j, at, at + timedelta(days=100 + j % 3)) for j, at in years],
+        ),
+        "season_teams": TinyTable(
+            {"season_id": "INTEGER", "team": "INTEGER", "score_total": "INTEGER", "coach": "TEXT"},
+            [(j // 5, j % 5, j * 7 % 31, f"c{j % 9}") for j in range(150)],
+        ),
+    }
+
+
+def test_outcomes_of_what_a_row_above_plans_are_known_at_its_end(tmp_path: Path) -> None:
+    source = arrow_tables(seasons())
+    schema = infer(source)
+    table = schema.table("season_teams")
+    assert str(table.column("started").taken_from) == "seasons.started"
+    assert str(table.column("ended").taken_from) == "seasons.ended"
+    known_at = {column.name: column.known_at.to_json() for column in table.columns}
+    assert (known_at["score_total"], known_at["coach"]) == ("ended", "creation")
+    build(source, tmp_path / "s", schema)
+    with Store(tmp_path / "s") as store:
+        row = store.row(store.find("season_teams", (3, 2)))
+        assert row["time"].replace(tzinfo=None) == DAY + timedelta(days=600)
+
+
+def test_stages_that_the_rows_of_another_table_have_reached_are_hidden() -> None:
+    """Counts by a key to a few stages, and whether there is one."""
+    steps = [(j, j % 40, (j * 7 + j // 40) % 3, DAY + timedelta(hours=j)) for j in range(400)]
+    steps = [step for step in steps if (step[1] * 5 + step[2]) % 4]
+    count = {
+        (case, stage): sum(step[1:3] == (case, stage) for step in steps)
+        for case in range(40)
+        for stage in range(3)
+    }
+    cases = [(j, count[j, 1], count[j, 2] > 0, j % 4) for j in range(40)]
+    table = draft(
+        {
+            "stages": TinyTable({"stage_id": "INTEGER", "x": "TEXT"}, [(j, "a") for j in range(3)]),
+            "cases": TinyTable(
+                {"case_id": "INTEGER", "appeals": "INTEGER", "in_court": "BOOLEAN", "k": "INTEGER"},
+                cases,
+            ),
+            "steps": TinyTable(
+                {
+                    "step_id": "INTEGER",
+                    "case_id": "INTEGER",
+                    "stage_id": "INTEGER",
+                    "at": "TIMESTAMP",
+                },
+                steps,
+            ),
+        }
+    ).table("cases")
+    assert known(table) == {"appeals": "never", "in_court": "never"}
+
+
+def test_what_is_called_current_is_of_the_day_of_the_dump() -> None:
+    staff = [(j, f"d{j % 4}", j % 4, j % 9) for j in range(60)]
+    visits = [(j, j % 60, DAY + timedelta(hours=j)) for j in range(300)]
+    table = draft(
+        {
+            "staff": TinyTable(
+                {
+                    "staff_id": "INTEGER",
+                    "current_post": "TEXT",
+                    "home": "INTEGER",
+                    "units_in_stock": "INTEGER",
+                },
+                staff,
+            ),
+            "visits": TinyTable(
+                {"visit_id": "INTEGER", "staff_id": "INTEGER", "at": "TIMESTAMP"}, visits
+            ),
+        }
+    ).table("staff")
+    assert known(table) == {"current_post": "never", "units_in_stock": "never"}
