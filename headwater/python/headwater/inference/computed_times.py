@@ -39,6 +39,7 @@ MONTH_WORDS = {
 QUARTER_WORDS = {"quarter", "qtr", "q", "quartal", "trimestre"}
 WEEK_WORDS = {"week", "wk", "isoweek", "woche", "semana", "semaine"}
 DAY_WORDS = {"day", "dd", "dom", "mday", "tag", "dia"}
+PARTS = (("week", WEEK_WORDS, 53), ("month", MONTH_WORDS, 12))  # and the largest number
 FILLERS = {"num", "no", "nr", "number", "of", "id", "the", "reporting", "report", "calendar"}
 PERIOD_WORDS = MONTH_WORDS | QUARTER_WORDS | WEEK_WORDS | {"yyyymm", "ym", "date", "season"}
 # Words of numbers that are called so, and of no periods.
@@ -168,9 +169,18 @@ def draft_computed_times(connection: Connection, tables: Sequence[TableDraft]) -
 
 
 def say_years(connection: Connection, tables: Sequence[TableDraft]) -> None:
-    """Check columns that may be years, though they are not named so, of tables without a time."""
+    """Check columns of tables without a time that may be years, though they are not named so, or
+    that are weeks and months without a year."""
     for table in tables:
         for column in table.columns if table.temporal_column is None else ():
+            part = next((name for name, *how in PARTS if _is_part(column, *how)), None)
+            if part is not None and not column.is_of_time:
+                column.check(
+                    f"holds numbers of a {part} without its year, and the table has no time: if "
+                    'it is when rows come into being, add a column with "expression" that gives '
+                    "the day on which it ends, and make it the temporal_column",
+                    Cost.FUTURE,
+                )
             if _may_be_year(table, column):
                 first, last = int(column.facts.smallest), int(column.facts.largest)
                 name = name_sql(connection, column.name)

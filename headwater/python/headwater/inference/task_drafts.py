@@ -169,13 +169,18 @@ def _future_task(link: _Link, window: _Window, tables: Sequence[str]) -> Task:
     is_set = " AND ".join(f"{name} IS NOT NULL" for name in (time, *(ours for ours, _ in keys)))
     parts = ", ".join(part for _, part in keys)
     equal = " AND ".join(f"s.{part} = n.{part}" for _, part in keys)
+    # A row of a day is shown when that is over, so one of the day of the question is an answer; one
+    # with a time of day is shown at once, so one of this very moment is not.
+    spans_back = f"(epoch({until}) - epoch({time})) / {seconds}"
+    is_day = child.time_resolution == "day" or child.holds_days(child.temporal_column or "")
+    number = f"ceil({spans_back})" if is_day else f"floor({spans_back}) + 1"
     step = window.seeds // SEEDS_MAX + 1
     sampled = f" AND hash({', '.join(f'n.{part}' for _, part in keys)}) % {step} = 0"
     query = (
         f"WITH {newest} AS (SELECT date_trunc('day', max({time})) + INTERVAL 1 DAY AS {until} "
         f"FROM {source}), {spans} AS (SELECT DISTINCT "
         f"{', '.join(f'{ours} AS {part}' for ours, part in keys)}, "
-        f"CAST(ceil((epoch({until}) - epoch({time})) / {seconds}) AS BIGINT) AS {back} "
+        f"CAST({number} AS BIGINT) AS {back} "
         f"FROM {source}, {newest} WHERE {is_set}), {named} AS (SELECT {parts}, max({back}) AS "
         f"{oldest} FROM {spans} GROUP BY {parts}) "
         f"SELECT {', '.join(f'n.{part}' for _, part in keys)}, "

@@ -145,6 +145,12 @@ def test_a_number_that_is_not_named_as_a_year_is_only_said() -> None:
     assert table.column("price").checks == []
 
 
+def test_a_week_without_its_year_is_only_said() -> None:
+    table = draft(facts(list(range(1, 53)), "week", "INTEGER")).table("facts")
+    assert table.temporal_column is None
+    assert any("a week without its year" in check for check in table.column("week").checks)
+
+
 def yearly(parent: str, *, at: datetime) -> TinyDatabase:
     """9 rows of a year each, and ten events of each, a day apart from a day of that year on."""
     years = TinyTable({"id": "TEXT", "year": "INTEGER"}, [(f"y{j}", 2010 + j) for j in range(9)])

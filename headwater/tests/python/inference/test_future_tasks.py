@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import pytest
 from databases import TinyDatabase, TinyTable, arrow_tables, draft, write_sqlite
 from headwater.binding import SPLITS
 from headwater.builder.build import build
@@ -49,7 +50,7 @@ def test_the_question_is_whether_a_row_is_named_again(tmp_path: Path) -> None:
         for customer in range(40):
             times = [at for _, who, at in orders if who == customer]
             if min(times) < seen:
-                is_true = any(seen <= at < seen + timedelta(days=days) for at in times)
+                is_true = any(seen < at <= seen + timedelta(days=days) for at in times)
                 expected[customer, int(seen.replace(tzinfo=UTC).timestamp() * 1e6)] = (
                     is_true,
                     asked,
@@ -67,6 +68,34 @@ def test_the_question_is_whether_a_row_is_named_again(tmp_path: Path) -> None:
         assert found[place] == (is_true, split), place
     share = sum(is_true for is_true, _ in expected.values()) / len(expected)
     assert 0.3 < share < 0.7
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP"])
+def test_no_answer_is_shown_to_its_question(tmp_path: Path, kind: str) -> None:
+    """An order of the day of the question is shown when the day is over, one of this very midnight
+    at once: the former is an answer, the latter is none."""
+    database, orders = shop()
+    days = [
+        (j, who, at.date() if kind == "DATE" else datetime(at.year, at.month, at.day))
+        for j, who, at in orders
+    ]
+    types = {**database["orders"].types, "at": kind}
+    source = arrow_tables({**database, "orders": TinyTable(types, days)})
+    schema = infer(source)
+    build(source, tmp_path / "s", schema)
+    window = schema.tasks[0].label_window_us or 0
+    with Store(tmp_path / "s") as store:
+        shown: dict[int, list[int]] = {}
+        for row in range(*store.metadata["tables"][1]["row_range"]):
+            found = store.row(row)
+            at = int(found["time"].timestamp() * 1e6)
+            shown.setdefault(days[found["key"]["order_id"]][1], []).append(at)
+        seeds = store.core.seeds(0)
+        names = ("anchors", "obs_times", "targets")
+        arrays = (np.asarray(seeds[name]).tolist() for name in names)
+        for anchor, asked, answer in zip(*arrays, strict=True):
+            later = [at for at in shown[store.row(anchor)["key"]["customer_id"]] if at > asked]
+            assert bool(answer) == any(at <= asked + window for at in later)
 
 
 def test_names_that_the_query_makes_are_never_those_of_the_database(tmp_path: Path) -> None:
