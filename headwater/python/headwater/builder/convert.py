@@ -178,6 +178,7 @@ class _Converter:
         self.sources = [source.columns[j] for j in self.raw]
         self.raw_relation = f"raw.t{source.index}"
         self.keyed = _key_columns(schema, table)
+        self.key_times = _key_times(schema, table)
         self.timed_by = {c.known_at.column for c in table.columns} | {table.temporal_column}
         self.profiles: list[_Profile] = []  # empty of a table that is converted already
         self.types: tuple[str, ...] = ()  # of the canonical columns
@@ -326,6 +327,9 @@ class _Converter:
             return to_timestamp(
                 value, source.type, zone=zone, unit=column.unit, format=column.format
             )
+        if meaning == "identifier" and (time := self.key_times.get(column.name)) is not None:
+            zone = self.schema.timezone
+            return to_timestamp(value, source.type, zone=zone, unit=time.unit, format=time.format)
         if meaning == "identifier" and source.type in INTEGER_TYPES:
             return f"CAST({value} AS BIGINT)", "BIGINT"
         if meaning == "identifier" and profile.integral:
@@ -509,6 +513,19 @@ def _key_columns(schema: Schema, table: Table) -> set[str]:
             names |= set(key.references) if key.table == table.name else set()
             names |= set(key.columns) if other is table else set()
     return names
+
+
+def _key_times(schema: Schema, table: Table) -> dict[str, Column]:
+    """Columns of foreign keys that name rows by a time, as of a key that counts from 1970, with the
+    column of that: they are read as it is."""
+    found = {}
+    parents = {other.name: other for other in schema.tables}
+    for key in table.every_key():
+        for name, reference in zip(key.columns, key.references, strict=True):
+            referred = parents[key.table].column(reference)
+            if referred.stype == "timestamp" and table.column(name).stype == "identifier":
+                found[name] = referred
+    return found
 
 
 def _shape(value: str, meaning: str, source: SourceColumn) -> tuple[str, str, str]:

@@ -481,20 +481,20 @@ def _range(
         return
     value, shape = table.value(column.name), literal(RANGE_TEXT)
     first, last = (f"regexp_extract({value}, {shape}, {group})" for group in (1, 2))
-    fit, days, zones, unbound, first, last = one_row(
+    fit, clocks, days, zones, unbound, first, last = one_row(
         connection,
-        f"SELECT bool_and(regexp_full_match({value}, {shape})), "
+        f"SELECT bool_and(regexp_full_match({value}, {shape})), bool_or(contains({value}, ':')), "
         f"bool_or({first} <> '' AND NOT contains({first}, ':')), "
         f"bool_or(regexp_matches({value}, {literal(ZONED_RANGE)})), bool_or({first} = ''), "
         f"min(nullif({first}, '')), max({last}) FROM raw.t{table.source.index}",
     )
     if not fit or first is None:
         return
-    kind = "TIMESTAMPTZ" if zones else "TIMESTAMP"
+    kind = ("TIMESTAMPTZ" if zones else "TIMESTAMP") if clocks else "DATE"
     start, end = (
         f"CAST(nullif(regexp_extract({name}, {literal(part)}, 1), '') AS {kind})" for part in BOUNDS
     )
-    if days:  # a day among times of day is over at its end
+    if days and clocks:  # a day among times of day is over at its end
         start, end = (f"CAST({bound} AS DATE)" for bound in (start, end))
     if unbound:  # from ever on: the later bound shows less
         start = f"coalesce({start}, {end})"

@@ -182,6 +182,37 @@ def test_a_computed_time_can_be_taken(tmp_path: Path) -> None:
     assert cells["decade"] == datetime(2029, 12, 31, tzinfo=UTC)
 
 
+def test_a_key_may_be_the_time_of_its_row(tmp_path: Path) -> None:
+    """Its foreign keys are read as it is: all of them were lost, and a query could not compare."""
+    ms = [1_600_000_000_000 + 7_000_001 * j for j in range(20)]
+    source = {
+        "cards": pa.table({"id": ms, "deck": [f"d{j % 3}" for j in range(20)]}),
+        "log": pa.table(
+            {"id": [10 * j for j in range(40)], "card": [ms[j // 2] for j in range(40)]}
+        ),
+    }
+    time = {"stype": "timestamp", "unit": "ms"}
+    query = "SELECT c.id, count(*) AS n FROM cards c JOIN log l ON l.card = c.id GROUP BY c.id"
+    card = {"stype": "identifier", "foreign_key": "cards.id"}
+    document = {
+        "tables": {
+            "cards": {"primary_key": "id", "temporal_column": "id",
+                      "columns": {"id": time, "deck": {"stype": "categorical"}}},
+            "log": {"primary_key": "id",
+                    "columns": {"id": {"stype": "identifier"}, "card": card}},
+        },
+        "tasks": {"uses": {"query": query, "anchor_table": "cards", "target_column": "n",
+                           "target_stype": "numerical", "sees_everything": True}},
+    }  # fmt: skip
+    report = build(source, tmp_path / "s", document)
+    (key,) = report.metadata["tables"][1]["foreign_keys"]
+    assert (key["edges"], key["dangling"]) == (40, 0)
+    assert sum(report.metadata["tasks"][0]["seeds"].values()) == 20
+    store = Store(tmp_path / "s")
+    assert store.row(0)["time"] == datetime(2020, 9, 13, 12, 26, 40, tzinfo=UTC)
+    assert store.verify() == []
+
+
 def test_a_build_without_metadata_computes_what_init_drafts(tmp_path: Path) -> None:
     """It stopped: the draft had put a view in the place of the table."""
     rows = {"id": [f"r{j}" for j in range(60)], "year": [2010 + j % 9 for j in range(60)]}

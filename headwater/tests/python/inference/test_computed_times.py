@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -403,6 +404,16 @@ def test_a_name_of_sql_is_quoted() -> None:
     assert table.column("month_end").expression == (
         'last_day(make_date(CAST("the year" AS INTEGER), CAST("the Month" AS INTEGER), 1))'
     )
+
+
+def test_the_field_may_say_that_a_key_is_the_time(tmp_path: Path) -> None:
+    folder = shared_data("field") / "key-that-is-the-time"
+    document = json.loads((folder / "metadata.json").read_text())
+    report = build(f"sqlite:///{folder / 'data.db'}", tmp_path / "s", document)
+    (key,) = report.metadata["tables"][1]["foreign_keys"]
+    assert (key["edges"], key["dangling"]) == (480, 0)
+    with Store(tmp_path / "s") as store:
+        assert {store.row(row)["time"].year for row in range(60)} == {2021}
 
 
 @pytest.mark.parametrize(
