@@ -189,7 +189,8 @@ def show_open(database: Database, schema: headwater.Schema, path: Path, say: Say
     where = f"edit {path} and run again with --metadata {path}"
     if is_inferred and database.strict:
         raise ValueError(f"{len(every)} assumptions are made, and the run is strict: {where}")
-    say(f"to change any of it, {where}; a line ends when it is removed from its note")
+    if found:
+        say(f"to change any of it, {where}; a line ends when it is removed from its note")
 
 
 def build_store(

@@ -36,6 +36,8 @@ def init(options: argparse.Namespace) -> int:
     from headwater.metadata.schema import Schema
 
     output = Path(options.output)
+    if options.check and options.update:
+        options.refuse("--check writes nothing: give it without --update")
     if options.check:
         return _print_open(output, options)
     if options.source is None:

@@ -165,18 +165,22 @@ def _settle_timezone(draft: Draft, zone: str | None) -> None:
 
     zone: that of times without one, as others prove it.
     """
-    zones = set()
+    zones, made = set(), False
     for table in draft.tables:
         for column in table.columns:
             if column.stype != "timestamp" or column.taken_from is not None:
                 continue
             kind, facts = table.kind(column.name), column.facts
-            if kind in (ZONED_TYPE, *NAIVE_TYPES):
+            if column.expression is not None:
+                made |= kind == ZONED_TYPE
+            elif kind in (ZONED_TYPE, *NAIVE_TYPES):
                 zones.add(kind == ZONED_TYPE)
             elif facts.clock_count:
                 naive_count = facts.clock_count - facts.zoned_count
                 zones |= {True} if facts.zoned_count else set()
                 zones |= {False} if naive_count else set()
+    if made and zones == {False}:
+        draft.timezone = zone or "UTC"  # as a build must know it; the source has no zones
     if zones == {True, False}:
         draft.timezone = zone or "UTC"
         why = ", in which a time of both kinds is the same" if zone else ""

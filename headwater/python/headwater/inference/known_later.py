@@ -20,7 +20,7 @@ from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import words_of
 from headwater.inference.draft import AT_CREATION, ColumnDraft, TableDraft
 from headwater.inference.parent_times import NewerParents, has_own_time
-from headwater.inference.times import OVERWRITTEN, ROWS_MIN, kind_of, order_of
+from headwater.inference.times import OVERWRITTEN, ROWS_MIN, kind_of, latest, order_of
 from headwater.metadata.parts import ColumnRef, Known
 from headwater.metadata.review import Cost
 from headwater.notebook import listed
@@ -89,6 +89,7 @@ PLANNED = {
     "sched", "scheduled", "planned", "plan", "expected", "estimated", "eta", "est", "promised",
     "target",
 }  # fmt: skip
+AHEAD = PLANNED | {"due", "duedate", "deadline", "required"}
 MISSED = {"delay", "delayed", "late", "overdue"}
 NUMBER, VOTES = {"n", "num", "number"}, {"votes", "ratings", "reviews", "voters", "fans"}
 RATINGS = {"rating", "ratings", "score", "scores", "stars"}
@@ -324,7 +325,8 @@ def _plan(
     connection: Connection, table: TableDraft, time: ColumnDraft, late: Sequence[LateTime]
 ) -> LateTime | None:
     """The time that a row is written for: of those that nearly all rows have and that are later
-    than the row, the last one."""
+    than the row, the last one. One that is only planned, as a due date, is it if there is no other:
+    things may come after it."""
     found = [
         one
         for one in late
@@ -334,9 +336,9 @@ def _plan(
     ]
     if len(found) < 2:
         return found[0] if found else None
-    means = ", ".join(f"avg(epoch({table.over(one.column.name)}))" for one in found)
-    row = one_row(connection, f"SELECT {means} FROM raw.t{table.source.index}")
-    return max(zip(row, found, strict=True), key=lambda pair: pair[0] or 0.0)[1]
+    real = [one for one in found if not AHEAD & set(words_of(one.column.name))] or found
+    column = latest(connection, table, [one.column for one in real])
+    return next(one for one in real if one.column is column)
 
 
 def _outcome(

@@ -111,7 +111,7 @@ def draft_doubtful_time(connection: Connection, table: TableDraft, *, is_referre
         ([] if is_referred_to else kept, "named as overwritten, but the only time"),
     ):
         if found and table.source.row_count:
-            column = _latest(connection, table, found)
+            column = latest(connection, table, found)
             others = " or ".join(c.name for c in stamps if c is not column)
             other = f'; else set "temporal_column" to {others}' if others else ""
             table.time_reason = why
@@ -140,13 +140,18 @@ def kind_of(table: TableDraft, column: ColumnDraft) -> str:
     return "end" if ENDINGS & words and not BEGINNINGS & words else "beginning"
 
 
-def _latest(
+def latest(
     connection: Connection, table: TableDraft, columns: Sequence[ColumnDraft]
 ) -> ColumnDraft:
-    """The one that is later than the others in the mean."""
-    means = ", ".join(f"avg(epoch({table.over(column.name)}))" for column in columns)
-    row = one_row(connection, f"SELECT {means} FROM raw.t{table.source.index}")
-    found = [pair for pair in zip(row, columns, strict=True) if pair[0] is not None]
+    """The one that is later than the others in the mean of the rows that have all of them, as the
+    newest rows have not all yet; if there are none, in the mean of its own rows."""
+    times = [f"epoch({table.over(column.name)})" for column in columns]
+    common = " AND ".join(f"{time} IS NOT NULL" for time in times)
+    means = [f"avg({time}) FILTER (WHERE {common})" for time in times]
+    means += [f"avg({time})" for time in times]
+    row = one_row(connection, f"SELECT {', '.join(means)} FROM raw.t{table.source.index}")
+    compared = row[: len(times)] if row[0] is not None else row[len(times) :]
+    found = [pair for pair in zip(compared, columns, strict=True) if pair[0] is not None]
     return max(found, key=lambda pair: pair[0])[1] if found else columns[0]  # all are infinite
 
 

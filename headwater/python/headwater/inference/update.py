@@ -37,9 +37,8 @@ def update_schema(old: Schema, draft: Draft) -> tuple[Schema, dict[str, list[str
         if name not in known:
             tables.append(replace(new, note=_marked(new.note)))
             told["added"].append(f"table {name}")
-    new = draft.schema()
-    if old.timezone != new.timezone:
-        told["otherwise"].append(_difference(old.name, "timezone", old.timezone, new.timezone))
+    if old.timezone != draft.timezone:
+        told["otherwise"].append(_difference(old.name, "timezone", old.timezone, draft.timezone))
     return replace(old, tables=tuple(tables)), told
 
 

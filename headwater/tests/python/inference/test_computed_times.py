@@ -111,6 +111,12 @@ def test_a_year_and_what_stands_beside_it(
     assert times({"facts": TinyTable(kinds, rows)}, tmp_path) == days(*over)
 
 
+def test_a_number_that_gives_the_time_is_not_said_to_give_none() -> None:
+    values = [201901 + 100 * (j // 12) + j % 12 for j in range(48)]
+    table = draft(facts(values, "date", "INTEGER")).table("facts")
+    assert (table.temporal_column, table.column("date").checks) == ("month_end", [])
+
+
 def test_a_year_of_something_else_is_no_time() -> None:
     """Of birth, of which many are missing, or of what two columns with other words say."""
     for name in ("birth_year", "year_of_birth", "expiry_year", "card_exp_year"):

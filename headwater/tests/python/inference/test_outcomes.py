@@ -161,3 +161,38 @@ def test_what_is_called_current_is_of_the_day_of_the_dump() -> None:
         }
     ).table("staff")
     assert known(table) == {"current_post": "never", "units_in_stock": "never"}
+
+
+def test_a_plan_is_the_last_time_that_came_not_the_last_that_was_set() -> None:
+    """The newest loans are not back: the mean of their due dates was the later one, and half of
+    the damages were shown before the book was back."""
+    loans = table_of(
+        600,
+        due_date=("TIMESTAMP", lambda j: DAY + timedelta(hours=j, days=21)),
+        return_date=("TIMESTAMP", lambda j: (
+            None if j > 570 else DAY + timedelta(hours=j, days=10 + j % 30)
+        )),
+        was_damaged=("BOOLEAN", lambda j: j % 9 == 0),
+    )  # fmt: skip
+    assert known(loans)["was_damaged"] == "return_date"
+    parcels = table_of(
+        600,
+        promised_date=("TIMESTAMP", lambda j: DAY + timedelta(hours=j, days=9)),
+        delivered_on=("TIMESTAMP", lambda j: DAY + timedelta(hours=j, days=3 + j % 8)),
+        was_delayed=("BOOLEAN", lambda j: j % 8 > 6),
+    )
+    assert known(parcels)["was_delayed"] == "delivered_on"
+
+
+def test_the_latest_of_several_times_is_that_of_the_rows_that_have_all() -> None:
+    rows = [
+        (
+            j,
+            None if j % 9 == 0 else DAY + timedelta(hours=j),
+            DAY + timedelta(hours=j + 5) if j < 360 else None,
+        )
+        for j in range(600)
+    ]
+    types = {"id": "INTEGER", "queued": "TIMESTAMP", "finished": "TIMESTAMP"}
+    table = draft({"jobs": TinyTable(types, rows)}).table("jobs")
+    assert table.temporal_column == "finished"

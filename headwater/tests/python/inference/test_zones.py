@@ -83,6 +83,15 @@ def test_other_columns_say_no_zone(zones: list[str], name: str, zone: str) -> No
     assert said == (zone == "tz" and name == "sold")
 
 
+def test_a_database_without_zones_gets_no_line_on_them(tmp_path: Path) -> None:
+    """But a build needs to know what its naive times are beside the moments that init computes."""
+    other = TinyTable({"id": "INTEGER", "at": "TIMESTAMP"}, [(j, NOON) for j in range(9)])
+    source = arrow_tables({"sales": sales(["Asia/Tokyo"], "sold"), "other": other})
+    found = draft_source(source)
+    assert (found.timezone, found.checks) == ("UTC", [])
+    build(source, tmp_path / "s", found.schema())
+
+
 def test_a_zone_that_is_new_to_the_database_names_its_column(tmp_path: Path) -> None:
     schema = infer(arrow_tables({"sales": sales(["Asia/Tokyo"], "sold")}))
     later = arrow_tables({"sales": sales(["Asia/Tokyo", "Asia/Atlantis"], "sold")})
