@@ -79,7 +79,14 @@ def _print_open(path: Path, options: argparse.Namespace) -> int:
     schema = Schema.load(path)
     found = open_checks(schema)
     if options.json:
-        tell(to_json([{"of": entry.subject(), "check": entry.check} for entry in found]))
+        tell(
+            to_json(
+                [
+                    {"of": e.subject(), "cost": e.check.cost.name.lower(), "check": e.check}
+                    for e in found
+                ]
+            )
+        )
     else:
         text = checks_text(found, every_name(schema), full=options.full)
         tell(text if found else "nothing is open")

@@ -99,11 +99,7 @@ PERIODS = (
     (f"FY ?{YEAR}", "fiscal year", f"make_date({THE_YEAR} + 1, 6, 30)"),
 )  # fmt: skip
 PLAIN_PERIODS = 4  # the first of these, which codes have too
-LONGEST = {
-    "season": 730,
-    "fiscal year": 730,
-    "week": 12,
-}  # days from the first that it may have to the last
+LONGEST = {"season": 730, "fiscal year": 730, "week": 12}  # days, by any way to count
 TEXT_MAX = 80  # characters of a range, on average
 # Seconds since 1970 of a column that is not named as a time, or of a key: 2000 to now.
 EPOCH_FROM = 946_684_800
@@ -182,7 +178,7 @@ def say_years(connection: Connection, tables: Sequence[TableDraft]) -> None:
                     "the day on which it ends, and make it the temporal_column",
                     Cost.FUTURE,
                 )
-            if _may_be_year(table, column):
+            if (_is_year(column) and not column.is_of_time) or _may_be_year(table, column):
                 first, last = int(column.facts.smallest), int(column.facts.largest)
                 name = name_sql(connection, column.name)
                 column.check(
@@ -275,7 +271,7 @@ def _candidates(
     connection: Connection, tables: Sequence[TableDraft], table: TableDraft
 ) -> Iterator[Found]:
     """Times that a table's rows could have, the likeliest first."""
-    years = [column for column in table.columns if _is_year(table, column)]
+    years = [column for column in table.columns if _is_year(column)]
     names = {column.name: name_sql(connection, column.name) for column in table.columns}
     for year in years:
         yield from _parts_of_year(connection, table, year, names)
@@ -308,7 +304,7 @@ def _words(column: ColumnDraft) -> set[str]:
     return words | {"year" for word in words if word.endswith("year")}
 
 
-def _is_year(table: TableDraft, column: ColumnDraft) -> bool:
+def _is_year(column: ColumnDraft) -> bool:
     facts = column.facts
     if not 0 < facts.value_count == facts.integer_count or column.is_total:
         return False
@@ -450,7 +446,7 @@ def _period(
             text = name if is_text else f"CAST({_integer(name)} AS VARCHAR)"
             end = expression.replace("{v}", name if place == 0 else text)
             is_plain = place < PLAIN_PERIODS and not is_named
-            if is_plain and (CALLED_WORDS & words or not _are_dense(connection, table, end)):
+            if is_plain and (CALLED_WORDS & words or not _are_dense(connection, table, what, end)):
                 return
             start = f"{end} - {LONGEST[what]}" if what in LONGEST else (
                 f"CAST(date_trunc('{what}', {end}) AS DATE)"
@@ -460,15 +456,16 @@ def _period(
             return
 
 
-def _are_dense(connection: Connection, table: TableDraft, expression: str) -> bool:
-    """Whether there is a row for every other month, or year, from the first to the last."""
+def _are_dense(connection: Connection, table: TableDraft, what: str, expression: str) -> bool:
+    """Whether there is a row for every other month, or season, from the first to the last."""
     rows, time = _computed(connection, table, expression)
-    months, years, found = one_row(
+    unit = "year" if what == "season" else "month"
+    spans, found = one_row(
         connection,
-        f"SELECT date_diff('month', min({time}), max({time})) + 1, "
-        f"date_diff('year', min({time}), max({time})) + 1, count(DISTINCT {time}) FROM {rows}",
+        f"SELECT date_diff('{unit}', min({time}), max({time})) + 1, count(DISTINCT {time}) "
+        f"FROM {rows}",
     )
-    return bool(found >= DENSE * months or ("12, 31" in expression and found >= DENSE * years))
+    return bool(found >= DENSE * spans)
 
 
 def _range(
@@ -551,7 +548,7 @@ def _key(
     """The time in a primary key: a count from 1970, or in the first bits of it."""
     yield from _epoch(table, key, name, newest, until=SNOWFLAKE_MIN)
     latest = _latest_allowed(newest)
-    for what, stamp in _key_forms(connection, table, key, name):
+    for what, stamp, is_guess in _key_forms(connection, table, key, name):
         rows, time = _computed(connection, table, stamp)
         first, last, days = one_row(
             connection,
@@ -559,7 +556,7 @@ def _key(
         )
         if first is None or first.timestamp() < EPOCH_FROM or days < DAYS_MIN:
             continue
-        is_near = newest is None or "snowflake" not in what or last > newest - NEWER_MAX
+        is_near = newest is None or not is_guess or last > newest - NEWER_MAX
         if is_near and last.replace(tzinfo=UTC) < latest:
             says = f"{key.name} is {what}, with a time ({first.date()} to {last.date()})"
             yield Found(f"{key.name}_time", stamp, (key,), says, "from then on")
@@ -580,8 +577,9 @@ def _newest(connection: Connection, tables: Sequence[TableDraft]) -> datetime | 
 
 def _key_forms(
     connection: Connection, table: TableDraft, key: ColumnDraft, name: str
-) -> list[tuple[str, str]]:
-    """Kinds of keys with a time of which a key may be one, and the expressions of their times."""
+) -> list[tuple[str, str, bool]]:
+    """Kinds of keys with a time of which a key may be one, the expressions of their times, and
+    whether it is guessed from when they count."""
     facts, kind = key.facts, table.kind(key.name)
     if facts.value_count == facts.integer_count and facts.smallest >= SNOWFLAKE_MIN:
         bits = f"(TRY_CAST({table.value(key.name)} AS BIGINT) & {LOW_BITS})"
@@ -594,7 +592,7 @@ def _key_forms(
             return []
         count = f"(CAST({name} AS BIGINT) >> 22)"
         return [
-            (f"a snowflake, as {service} counts", f"to_timestamp(({count} + {start}) / 1000)")
+            (f"a snowflake, as {service} counts", f"to_timestamp(({count} + {start}) / 1000)", True)
             for service, start in SNOWFLAKES.items()
         ]
     if kind not in ("VARCHAR", "UUID"):
@@ -610,12 +608,13 @@ def _key_forms(
     text = name if kind == "VARCHAR" else f"CAST({name} AS VARCHAR)"
     if is_uuid:
         digits = f"'0x' || left(replace({text}, '-', ''), 12)"
-        return [("a UUID of version 7", f"to_timestamp(CAST({digits} AS BIGINT) / 1000)")]
+        return [("a UUID of version 7", f"to_timestamp(CAST({digits} AS BIGINT) / 1000)", False)]
     if is_ulid:
         places = f"string_split(upper(left({text}, 10)), '')"
         places = f"list_transform({places}, lambda c: strpos('{BASE32}', c) - 1)"
         whole = f"list_reduce({places}, lambda a, c: a * 32 + c)"
-        return [("a ULID", f"to_timestamp({whole} / 1000)")]
+        return [("a ULID", f"to_timestamp({whole} / 1000)", False)]
     if is_object:
-        return [("an ObjectId", f"to_timestamp(CAST('0x' || left({text}, 8) AS BIGINT))")]
+        seconds = f"CAST('0x' || left({text}, 8) AS BIGINT)"
+        return [("an ObjectId", f"to_timestamp({seconds})", False)]
     return []

@@ -118,6 +118,10 @@ class TableDraft:
     def every_key(self) -> list[ForeignKey]:
         return every_key(self.columns, self.foreign_keys)
 
+    def key_columns(self) -> set[str]:
+        """The columns of its primary key and of its foreign keys."""
+        return {*self.primary_key, *(name for key in self.every_key() for name in key.columns)}
+
     def kind(self, name: str) -> str:
         """DuckDB's type of a column in raw.t<i>."""
         return self.source.columns[self.slot(name)].type

@@ -27,7 +27,7 @@ EXTRA_SHARE = 5_000  # a key may repeat in one of so many rows
 NEAR_SHARE = 0.05  # of the rows repeat a key that is not taken, for it to be said
 KEY_OF_TIMES = (
     "looks like times, but is read as a key: no row gets its time from it, so contexts may show "
-    "what came later; to have times, add a column of them to the source, as by a view"
+    'what came later; to have times, add a column with an "expression" of it'
 )
 
 

@@ -16,12 +16,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import words_of
 from headwater.inference.draft import AT_CREATION, ColumnDraft, TableDraft
-from headwater.inference.parent_times import NewerParents, has_own_time
+from headwater.inference.parent_times import NewerParents, add_taken, has_own_time
 from headwater.inference.times import OVERWRITTEN, ROWS_MIN, kind_of, latest, order_of
-from headwater.metadata.parts import ColumnRef, Known
+from headwater.metadata.parts import Known
 from headwater.metadata.review import Cost
 from headwater.notebook import listed
 from headwater.sources.database import Connection, one_row
@@ -90,6 +89,7 @@ PLANNED = {
     "target",
 }  # fmt: skip
 AHEAD = PLANNED | {"due", "duedate", "deadline", "required"}
+STEM_MIN = 3  # letters of a word that begins another: end, of ended
 MISSED = {"delay", "delayed", "late", "overdue"}
 NUMBER, VOTES = {"n", "num", "number"}, {"votes", "ratings", "reviews", "voters", "fans"}
 RATINGS = {"rating", "ratings", "score", "scores", "stars"}
@@ -163,7 +163,9 @@ def draft_known_at(
             continue
         if _propose_newer(table, column, newer):
             continue
-        if plan is not None and (why := _outcome(connection, table, column)) is not None:
+        if plan is not None and column.foreign_key is not None:
+            _propose_end(column, plan)
+        elif plan is not None and (why := _outcome(connection, table, column)) is not None:
             at = f"the row's {plan.column.name} is {plan.text(time.name)}"
             propose(column, Known("column", plan.column.name), f"{why}, and {at}")
         elif not _propose_name(connection, table, column) and column.foreign_key is None:
@@ -182,7 +184,7 @@ def draft_known_at(
 
 def _plain_columns(table: TableDraft) -> list[ColumnDraft]:
     """Columns without keys and times that nothing was proposed of."""
-    keys = {*table.primary_key, *(name for key in table.every_key() for name in key.columns)}
+    keys = table.key_columns()
     return [
         column
         for column in table.columns
@@ -207,16 +209,10 @@ def _draft_plan_of_parent(
     outcomes = [(column, why) for column, why in found if why is not None]
     if not outcomes:
         return
-    names = {column.name.casefold() for column in table.columns}
-    name = parent.plan if parent.plan.casefold() not in names else f"{parent.name}.{parent.plan}"
-    plan, facts = parent.column(parent.plan), ColumnFacts(table.source.row_count, 0, 0)
-    column = ColumnDraft(name, facts, "ignored", f"not of the source: {plan.name} of {parent.name}")
-    column.taken_from = ColumnRef(parent.name, plan.name)
-    column.unit, column.format = plan.unit, plan.format
-    table.columns.append(column)
-    table.plan = name
+    column = add_taken(table, parent, parent.plan, f"the {parent.plan} of {parent.name}")
+    table.plan = column.name
     for one, why in outcomes:
-        propose(one, Known("column", name), f"{why}, and {parent.name} has {plan.name}")
+        propose(one, Known("column", column.name), f"{why}, and {parent.name} has {parent.plan}")
 
 
 def _draft_actuals(table: TableDraft) -> None:
@@ -276,7 +272,7 @@ def _draft_open_times(connection: Connection, table: TableDraft) -> None:
             propose(column, Known("column", column.name), why)
             if not facts.is_full:
                 partly.append(column)
-    keys = {*table.primary_key, *(name for key in table.every_key() for name in key.columns)}
+    keys = table.key_columns()
     for column in table.columns:
         if column.stype not in ("timestamp", "ignored") and column.name not in keys:
             _propose_companion(connection, table, column, partly)
@@ -357,12 +353,8 @@ def _outcome(
         for word in words
     )
     last = set(words) if is_of_parent else set(words[-1:])
-    if (
-        is_done
-        or OUTCOMES & set(words)
-        or LAST_OUTCOMES & last
-        or (is_of_parent and CHOICES & last)
-    ):
+    outcomes = LAST_OUTCOMES | CHOICES if is_of_parent else LAST_OUTCOMES
+    if is_done or OUTCOMES & set(words) or outcomes & last:
         return "an outcome by its name"
     return _ending_values(connection, table, column)
 
@@ -388,12 +380,9 @@ def _propose_companion(
 ) -> bool:
     """A column that is set in the same rows as a later time, or true in them."""
     for time in late:
-        value, has_time = table.value(column.name), f"{table.value(time.name)} IS NOT NULL"
-        has_value = f"{value} IS NOT NULL"
-        if column.facts.is_full:
-            if column.stype != "boolean":
-                continue
-            has_value = f"coalesce({to_boolean(value, table.kind(column.name))[0]}, false)"
+        if column.facts.is_full and column.stype != "boolean":
+            continue
+        has_value, has_time = _is_set(table, column), f"{table.value(time.name)} IS NOT NULL"
         row = one_row(
             connection,
             f"SELECT count(*), count(*) FILTER (WHERE {has_value} AND {has_time}), "
@@ -406,6 +395,14 @@ def _propose_companion(
             propose(column, Known("column", time.name), text)
             return True
     return False
+
+
+def _is_set(table: TableDraft, column: ColumnDraft) -> str:
+    """SQL: whether a row has a value, or is true in a column that every row has."""
+    value = table.value(column.name)
+    if not column.facts.is_full:
+        return f"{value} IS NOT NULL"
+    return f"coalesce({to_boolean(value, table.kind(column.name))[0]}, false)"
 
 
 def _propose_part(
@@ -424,14 +421,10 @@ def _propose_part(
             continue
         if one.rows > ALONE_MAX * (one.rows + one.nulls):
             continue
-        has_value = f"{table.value(column.name)} IS NOT NULL"
-        if column.facts.is_full:
-            kind = table.kind(column.name)
-            has_value = f"coalesce({to_boolean(table.value(column.name), kind)[0]}, false)"
         count, timed = one_row(
             connection,
             f"SELECT count(*), count({table.value(time.name)}) FROM raw.t{table.source.index} "
-            f"WHERE {has_value}",
+            f"WHERE {_is_set(table, column)}",
         )
         if count >= ROWS_MIN and timed >= SAME_ROWS_SHARE * count:
             what = "true" if column.facts.is_full else "set"
@@ -439,6 +432,16 @@ def _propose_part(
             propose(column, Known("column", time.name), text)
             return True
     return False
+
+
+def _propose_end(column: ColumnDraft, plan: LateTime) -> None:
+    """A foreign key that is called as the end of what its row plans: end_station, of ended_at."""
+    ends = [word for word in words_of(plan.column.name) if len(word) > STEM_MIN]
+    for word in words_of(column.name):
+        if len(word) >= STEM_MIN and any(end.startswith(word) for end in ends):
+            text = f"'{word}', as in {plan.column.name}, which is {plan.text('the row')}"
+            propose(column, Known("column", plan.column.name), text)
+            return
 
 
 def _propose_newer(table: TableDraft, column: ColumnDraft, newer: NewerParents) -> bool:

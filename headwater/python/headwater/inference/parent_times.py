@@ -145,20 +145,27 @@ def _take_time(
         return False
     name = parent.temporal_column
     assert name is not None
-    taken = name if name not in table.source.column_names() else f"{parent.name}.{name}"
-    facts = ColumnFacts(table.source.row_count, table.source.row_count, 0)
-    column = ColumnDraft(taken, facts, "ignored", f"not of the source: the time of {parent.name}")
-    column.taken_from = ColumnRef(parent.name, name)
-    column.unit, column.format = parent.column(name).unit, parent.column(name).format
+    column = add_taken(table, parent, name, f"the time of {parent.name}")
     column.check(
         f"proposal: {table.name} has no time of its own and takes that of the row of {parent.name} "
-        "it belongs to; without one its rows would be shown at any time",
+        "that it names; without one its rows would be shown at any time",
         Cost.FUTURE,
     )
-    table.columns.append(column)
-    table.temporal_column, table.time_reason = taken, f"taken from {parent.name}"
+    table.temporal_column, table.time_reason = column.name, f"taken from {parent.name}"
     table.time_resolution = parent.time_resolution
     return True
+
+
+def add_taken(table: TableDraft, parent: TableDraft, name: str, what: str) -> ColumnDraft:
+    """Add a column of the parent's row to a table; its name has the parent's if it is taken."""
+    folded = {column.name.casefold() for column in table.columns}
+    own = name if name.casefold() not in folded else f"{parent.name}.{name}"
+    facts = ColumnFacts(table.source.row_count, table.source.row_count, 0)
+    column = ColumnDraft(own, facts, "ignored", f"not of the source: {what}")
+    column.taken_from = ColumnRef(parent.name, name)
+    column.unit, column.format = parent.column(name).unit, parent.column(name).format
+    table.columns.append(column)
+    return column
 
 
 def _newest_declared(

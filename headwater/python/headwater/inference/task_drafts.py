@@ -216,7 +216,7 @@ def _free(name: str, taken: Iterable[str]) -> str:
 
 def _targets(connection: Connection, table: TableDraft) -> list[ColumnDraft]:
     """Columns to predict, the best first, of different types where there are."""
-    keys = {name for key in table.every_key() for name in key.columns} | set(table.primary_key)
+    keys = table.key_columns()
     found = [
         column
         for column in table.columns

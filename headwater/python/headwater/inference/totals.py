@@ -50,17 +50,9 @@ CATEGORIES_MAX = 8  # of a column of which each category is counted
 LATER_SHARE = 0.01  # of the rows that refer to a timed row are later than it
 NOW_WORDS = {"current", "currently"}
 STRONG_WORDS = {
-    "stock",
-    "inventory",
-    "onhand",
-    "lifetime",
-    "cumulative",
-    "balance",
-    "balances",
-    "ltv",
-    "ytd",
+    "stock", "inventory", "onhand", "lifetime", "cumulative", "balance", "balances", "ltv", "ytd",
     "alltime",
-}
+}  # fmt: skip
 TOTAL_WORDS = {"total", "totals", "overall", "sum"}
 STATE_WORDS = {"status", "state", "active"}
 LAST_WORDS = {"last", "latest", "newest", "recent", "current"}
@@ -207,7 +199,7 @@ def _has_timed_parent(tables: Sequence[TableDraft], table: TableDraft) -> bool:
 
 def _open_columns(table: TableDraft) -> list[ColumnDraft]:
     """Columns that contexts show, without keys."""
-    keys = {name for key in table.every_key() for name in key.columns} | set(table.primary_key)
+    keys = table.key_columns()
     return [
         column
         for column in table.columns
@@ -368,9 +360,8 @@ def _totals(connection: Connection, below: Below) -> tuple[list[Total], list[str
                 ),
             ]
         is_key = column.stype == "identifier"
-        if (
-            column.stype == "categorical" and column.facts.distinct_count <= CATEGORIES_MAX
-        ) or is_key:
+        is_few = column.stype == "categorical" and column.facts.distinct_count <= CATEGORIES_MAX
+        if is_few or is_key:
             for text in _texts(connection, table, column):
                 count = f"count(*) FILTER (WHERE {v} = {literal(text)})"
                 which = f"{where} with {column.name} '{text}'"
@@ -411,7 +402,7 @@ def _texts(connection: Connection, table: TableDraft, column: ColumnDraft) -> li
 
 def _summed(table: TableDraft) -> list[ColumnDraft]:
     """Columns of which totals are made, numbers first."""
-    keys = {name for key in table.every_key() for name in key.columns} | set(table.primary_key)
+    keys = table.key_columns()
     found = [
         column
         for column in table.columns
@@ -479,8 +470,9 @@ def _same(table: TableDraft, column: ColumnDraft, own: Array, theirs: Array) -> 
         with np.errstate(invalid="ignore"):
             return np.abs(one - two) <= (slack if is_whole else np.maximum(slack, CENT))
     if column.stype == "timestamp" and table.holds_days(column.name):
-        return np.equal(own // DAY_US, theirs // DAY_US)
-    return np.equal(own, theirs)
+        own, theirs = own // DAY_US, theirs // DAY_US
+    same: Array = np.equal(own, theirs)
+    return same
 
 
 def _hide(table: TableDraft, column: ColumnDraft, total: Total, rows: str) -> None:

@@ -204,7 +204,8 @@ def _unread_name(facts: ColumnFacts) -> str:
         what = f"numbers, {facts.smallest:g} to {facts.largest:g}"
     return (
         f"is named as a time, but holds {what}: no row gets its time from it, so contexts may show "
-        "what came later; to have times, write them as ISO 8601, by a view or another export"
+        'what came later; to have times, add a column with an "expression" of them, or write them '
+        "as ISO 8601"
     )
 
 

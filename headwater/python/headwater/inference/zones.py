@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import words_of
 from headwater.inference.computed import add_computed, name_sql
 from headwater.inference.draft import ColumnDraft, TableDraft
@@ -36,29 +35,11 @@ UTC_NAMES = {"UTC", "GMT", "Etc/UTC"}
 LOCAL_WORDS = {"local", "lokal", "locale", "wall"}
 # Words of times that a machine writes, whose clock mostly has UTC.
 MACHINE_WORDS = {
-    "timestamp",
-    "ts",
-    "event",
-    "login",
-    "logged",
-    "sent",
-    "paid",
-    "seen",
-    "joined",
-    "signup",
-}
+    "timestamp", "ts", "event", "login", "logged", "sent", "paid", "seen", "joined", "signup",
+}  # fmt: skip
 MACHINE_STARTS = (
-    "creat",
-    "insert",
-    "regist",
-    "record",
-    "post",
-    "submit",
-    "receiv",
-    "updat",
-    "modif",
-    "load",
-)
+    "creat", "insert", "regist", "record", "post", "submit", "receiv", "updat", "modif", "load",
+)  # fmt: skip
 UTC_WORDS = {"utc", "gmt", "zulu"}
 OFFSET_TEXT = "'[+-](0[0-9]|1[0-4])(:[0-5][0-9])?'"
 ZONE_WORDS = {"tz", "zone", "timezone", "utc", "gmt"}  # with "offset"
@@ -151,23 +132,22 @@ def _how_known(zone: str) -> tuple[int, str]:
 
 def read_local_times(connection: Connection, tables: Sequence[TableDraft]) -> None:
     """Compute the moment of each local time whose zone another column names."""
-    known: set[str] = set()
+    local = {
+        table.name: [c for c in table.columns if c.stype == "timestamp" and _is_local(table, c)]
+        for table in tables
+    }
+    if not any(local.values()):
+        return
+    rows = connection.execute("SELECT name FROM pg_timezone_names()").fetchall()
+    known = {row[0] for row in rows}
     for table in tables:
-        zones = {}
+        zones, locals_ = {}, local[table.name]
         for column in table.columns:
             if column.stype in ("text", "categorical", "numerical") and column.facts.value_count:
-                if not known:
-                    rows = connection.execute("SELECT name FROM pg_timezone_names()").fetchall()
-                    known = {row[0] for row in rows}
                 moment = _moment(connection, table, column, known)
                 if moment is not None:
                     zones[column.name] = moment
                     column.is_of_time = True
-        locals_ = [
-            column
-            for column in table.columns
-            if column.stype == "timestamp" and _is_local(table, column)
-        ]
         for column in locals_ if zones else ():
             _read_local(connection, table, column, zones)
         unread = [c.name for c in table.columns if _is_zone_name(c.name) and c.stype != "timestamp"]
@@ -237,13 +217,7 @@ def _moment(
     """How a local time becomes a moment by a column, if that names zones."""
     name, facts = name_sql(connection, column.name), column.facts
     if column.stype == "numerical":
-        value = f"TRY_CAST({table.value(column.name)} AS DOUBLE)"
-        (is_of_quarters,) = one_row(
-            connection,
-            f"SELECT bool_and({value} % {QUARTER_HOUR} = 0) FROM raw.t{table.source.index}",
-        )
-        words = set(words_of(column.name))
-        return _offset(name, words, facts, is_of_quarters=bool(is_of_quarters))
+        return _offset(connection, table, column, name)
     if facts.distinct_count > ZONES_MAX:
         return None
     value = table.value(column.name)
@@ -272,15 +246,21 @@ def _is_zone_name(name: str) -> bool:
 
 
 def _offset(
-    name: str, words: set[str], facts: ColumnFacts, *, is_of_quarters: bool
+    connection: Connection, table: TableDraft, column: ColumnDraft, name: str
 ) -> Moment | None:
     """The same of a column of offsets in hours or minutes."""
+    facts, words = column.facts, set(words_of(column.name))
     if "offset" not in words or not words & ZONE_WORDS or facts.number_count < facts.value_count:
         return None
     largest = max(abs(facts.smallest), facts.largest)
     if largest <= HOURS_MAX:
         return lambda local: f"timezone('UTC', {local} - to_seconds(3600 * CAST({name} AS DOUBLE)))"
-    if largest > MINUTES_MAX or not is_of_quarters:
+    value = f"TRY_CAST({table.value(column.name)} AS DOUBLE)"
+    (are_quarters,) = one_row(
+        connection,
+        f"SELECT bool_and({value} % {QUARTER_HOUR} = 0) FROM raw.t{table.source.index}",
+    )
+    if largest > MINUTES_MAX or not are_quarters:
         return None
     if words & UTC_WORDS:
         return lambda local: f"timezone('UTC', {local} - to_minutes(CAST({name} AS INTEGER)))"

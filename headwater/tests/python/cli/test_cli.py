@@ -118,7 +118,7 @@ def test_a_check_is_open_until_it_is_removed_from_its_note(
     ]
     assert main(["init", "--check", "-o", "m.json", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert found[1] == {"of": "books", "check": "a key"}
+    assert found[1] == {"of": "books", "cost": "links", "check": "a key"}
     assert main(["init", "nowhere.db", "--check", "-o", "m.json", "--table", "sales"]) == 1
     capsys.readouterr()
     Path("m.json").write_text(json.dumps(bookstore_metadata()))

@@ -121,8 +121,9 @@ def test_a_year_of_something_else_is_no_time() -> None:
     """Of birth, of which many are missing, or of what two columns with other words say."""
     for name in ("birth_year", "year_of_birth", "expiry_year", "card_exp_year"):
         assert draft(facts([1980, 1990], name, "INTEGER")).table("facts").temporal_column is None
-    partly = facts([1980, 1990, None], "year", "INTEGER")
-    assert draft(partly).table("facts").temporal_column is None
+    partly = draft(facts([1980, 1990, None], "year", "INTEGER")).table("facts")
+    assert partly.temporal_column is None
+    assert any("may be years" in check for check in partly.column("year").checks)
     rows = [(f"r{j}", 2000 + j % 9, j % 12 + 1) for j in range(60)]
     columns = {"id": "TEXT", "build_year": "INTEGER", "renewal_month": "INTEGER"}
     table = draft({"facts": TinyTable(columns, rows)}).table("facts")

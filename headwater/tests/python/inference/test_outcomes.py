@@ -196,3 +196,18 @@ def test_the_latest_of_several_times_is_that_of_the_rows_that_have_all() -> None
     types = {"id": "INTEGER", "queued": "TIMESTAMP", "finished": "TIMESTAMP"}
     table = draft({"jobs": TinyTable(types, rows)}).table("jobs")
     assert table.temporal_column == "finished"
+
+
+def test_a_key_that_is_called_as_the_end_is_known_then() -> None:
+    """The station where a trip ends, not that where it begins."""
+    stations = TinyTable({"station_id": "INTEGER", "docks": "INTEGER"}, [(j, j) for j in range(9)])
+    trips = [
+        (j, DAY + timedelta(hours=j), DAY + timedelta(hours=j + 2), j % 9, j * 5 % 9)
+        for j in range(200)
+    ]
+    types = {
+        "trip_id": "INTEGER", "started_at": "TIMESTAMP", "ended_at": "TIMESTAMP",
+        "start_station_id": "INTEGER", "end_station_id": "INTEGER",
+    }  # fmt: skip
+    table = draft({"stations": stations, "trips": TinyTable(types, trips)}).table("trips")
+    assert known(table) == {"ended_at": "ended_at", "end_station_id": "ended_at"}

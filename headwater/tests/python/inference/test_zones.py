@@ -1,4 +1,4 @@
-"""Local times beside a column that says their zone, each by hand."""
+"""Local times whose zone another column names, each by hand."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_other_columns_say_no_zone(zones: list[str], name: str, zone: str) -> No
 
 
 def test_a_database_without_zones_gets_no_line_on_them(tmp_path: Path) -> None:
-    """But a build needs to know what its naive times are beside the moments that init computes."""
+    """But a build needs to know what its naive times are if init computes moments."""
     other = TinyTable({"id": "INTEGER", "at": "TIMESTAMP"}, [(j, NOON) for j in range(9)])
     source = arrow_tables({"sales": sales(["Asia/Tokyo"], "sold"), "other": other})
     found = draft_source(source)
