@@ -111,14 +111,12 @@ static void hold(struct ring *ring, hw_batch *batch) {
 
 static uint64_t cells_of(const hw_batch *batch) {
     uint64_t cells = 0;
-    for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
-        hw_tensor tensor = hw_batch_tensor(batch, i);
-        const uint32_t *values = tensor.data;
-        if (strcmp(tensor.name, "num_cells") == 0) {
-            for (size_t k = 0; k < tensor.bytes / sizeof *values; k++) {
-                cells += values[k];
-            }
-        }
+    hw_error error;
+    hw_tensor counts = {.struct_bytes = sizeof counts};
+    expect_ok(hw_batch_find(batch, "num_cells", &counts, &error), &error);
+    const uint32_t *values = counts.data;
+    for (size_t k = 0; k < counts.bytes / sizeof *values; k++) {
+        cells += values[k];
     }
     return cells;
 }
@@ -164,7 +162,9 @@ int main(int argc, char **argv) {
         hold(&ring, next_batch(sampler));
     }
     uint64_t cells = measure_batches(sampler, settings.batch_count, &ring);
-    print_line(&settings, hw_sampler_shape(sampler), cells);
+    hw_shape shape = {.struct_bytes = sizeof shape};
+    expect_ok(hw_sampler_shape(sampler, &shape, &error), &error);
+    print_line(&settings, shape, cells);
     for (uint32_t i = 0; i < HELD; i++) {
         hw_batch_release(ring.held[i]);
     }

@@ -6,9 +6,16 @@
  *
  * Conventions. A function that can fail returns hw_status and fills an optional, caller-owned
  * hw_error; outputs are written only on HW_OK unless said otherwise. Handles are opaque; closing
- * NULL is fine. Option structs begin with struct_bytes = sizeof(the struct); what it does not
- * cover, and zero, means the default. Nothing here prints, exits or keeps global state. Times are
- * int64 microseconds since 1970-01-01 UTC; INT64_MAX is "no time, everything is visible".
+ * NULL is fine. Nothing here prints, exits or keeps global state. Times are int64 microseconds
+ * since 1970-01-01 UTC; INT64_MAX is "no time, everything is visible".
+ *
+ * Every struct begins with struct_bytes, which the caller sets to sizeof(the struct), of outputs
+ * too: `hw_shape shape = {.struct_bytes = sizeof shape};`. The library reads and writes no further,
+ * so that a program and a library of another version go together, if hw_abi() is at least the
+ * HW_ABI that the program was compiled with. In structs of options, what struct_bytes does not
+ * cover, and zero, mean the default. HW_BAD_ARGUMENT if struct_bytes was not set, or if anything is
+ * set behind what the library knows. Only hw_error and Arrow's structs have no struct_bytes: they
+ * never change.
  *
  * Caveats. A file that is truncated while it is mapped ends the process with SIGBUS: builds never
  * do that (they write beside and rename), load = HW_LOAD_RAM avoids it on foreign file systems. A
@@ -26,6 +33,7 @@ extern "C" {
 
 #define HW_VERSION "0.1.0"
 #define HW_FORMAT_VERSION 2 /* of stores */
+#define HW_ABI 1 /* of this header: one more with each function, member or number that is added */
 
 #if defined(__GNUC__)
 #define HW_API __attribute__((visibility("default")))
@@ -55,7 +63,7 @@ typedef enum hw_status {
 typedef struct hw_error {
     hw_status status;
     char message[500];
-} hw_error;
+} hw_error; /* never changes */
 
 typedef enum hw_semantic_type {
     HW_IDENTIFIER = 0,
@@ -123,6 +131,9 @@ typedef enum hw_load {
 
 /* HW_VERSION of the library that is loaded, for who does not compile against this header. */
 HW_API const char *hw_version(void);
+/* HW_ABI of the library that is loaded; one that is less lacks some of what this header declares.
+ */
+HW_API uint32_t hw_abi(void);
 
 /*
  * XXH64 (Yann Collet's published algorithm) of `size` bytes: checksums, key hashes, name hashes.
@@ -296,6 +307,7 @@ HW_CHECK hw_status hw_builder_seed_splits(const hw_builder *b, uint32_t task, ui
 
 /* What the builder measured, for metadata.json; valid once the rows or seeds are written. */
 typedef struct hw_column_stats {
+    size_t struct_bytes;
     uint64_t value_count, null_count; /* over all rows */
     double mean, std, min, max; /* numerical: mean and std of what is known by stats_until, min and
                                    max of all */
@@ -367,11 +379,13 @@ HW_API const char *hw_store_directory(const hw_store *store);
 HW_API const char *hw_store_fingerprint(const hw_store *store);
 
 typedef struct hw_store_counts {
+    size_t struct_bytes;
     uint32_t table_count, column_count, key_count, task_count;
     uint32_t row_count, category_count, text_count, text_dim;
     double time_mean_us, time_std_us; /* by which all times are shown */
 } hw_store_counts;
-HW_API hw_store_counts hw_store_get_counts(const hw_store *store);
+HW_CHECK hw_status hw_store_get_counts(const hw_store *store, hw_store_counts *counts,
+                                       hw_error *error);
 
 /* Called as work begins and about every 100 ms; nonzero ends it with HW_INTERRUPTED. */
 typedef int (*hw_progress_callback)(void *context, uint64_t done_bytes, uint64_t total_bytes);
@@ -387,6 +401,7 @@ typedef enum hw_verified {
     HW_VERIFIED_NOW = 2,
 } hw_verified;
 typedef struct hw_verification {
+    size_t struct_bytes;
     hw_verified how;
     char not_remembered[200]; /* why HW_VERIFY_ONCE will read it again the next time, or "" */
 } hw_verification;
@@ -417,6 +432,7 @@ HW_CHECK hw_status hw_store_verify(const hw_store *store, hw_fault_callback faul
 
 /* One cell of one row in store units, for people and tests. */
 typedef struct hw_cell {
+    size_t struct_bytes;
     uint32_t column;
     hw_semantic_type stype;
     uint8_t is_null;
@@ -458,6 +474,7 @@ HW_CHECK hw_status hw_store_vectors(const hw_store *store, hw_embedding_kind kin
 /* Seeds of a task, views of the map, all [count]; format/format.h says what states and targets
  * hold. */
 typedef struct hw_seeds {
+    size_t struct_bytes;
     uint32_t count;
     const uint32_t *anchors;
     const int64_t *obs_times;
@@ -505,7 +522,7 @@ typedef struct hw_batch hw_batch;
 typedef int (*hw_interrupt_callback)(void *context);
 
 /* hw_sampler_options_init makes the defaults. An option that is 0 takes its default if 0 is below
- * its least value. What each means: hw_sampler_options_fields. */
+ * its least value. What each means: hw_option_field_at. */
 typedef struct hw_sampler_options {
     size_t struct_bytes;
     uint32_t rank, world_size; /* world_size 0: 1 */
@@ -596,6 +613,7 @@ typedef enum hw_option_type {
 
 /* A member of hw_sampler_options as data, for bindings and docs. */
 typedef struct hw_option_field {
+    size_t struct_bytes;
     const char *name; /* of the member */
     hw_option_type type;
     uint32_t offset, count; /* bytes; how many values there are, or NUMBERS: the offset of the
@@ -606,8 +624,9 @@ typedef struct hw_option_field {
     uint8_t decides_contexts; /* 0: other batches, threads or ranks, of the same contexts */
     const char *doc;
 } hw_option_field;
-/* All of them, static. Any thread. */
-HW_API const hw_option_field *hw_sampler_options_fields(uint32_t *count);
+/* All of them, in the order of this table; what they point at is static. Any thread. */
+HW_API uint32_t hw_option_field_count(void);
+HW_CHECK hw_status hw_option_field_at(uint32_t index, hw_option_field *field, hw_error *error);
 
 /*
  * With seed_tables a table stands where functions below speak of a task: its number is the store's
@@ -631,6 +650,7 @@ HW_API void hw_sampler_close(hw_sampler *sampler);
  * resident texts. In the flat layout a batch has one row of at most cells_per_batch cells and
  * rows_per_batch rows. */
 typedef struct hw_shape {
+    size_t struct_bytes;
     uint32_t batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots;
     uint32_t contexts_per_batch, contexts_per_sequence;
     uint32_t max_targets_per_type; /* M; 0 where no cell is masked */
@@ -638,11 +658,12 @@ typedef struct hw_shape {
     uint32_t cells_per_batch, rows_per_batch; /* 0 but in the flat layout: most of any task */
     uint32_t context_length, max_context_rows; /* at most sequence_length and max_rows */
 } hw_shape;
-HW_API hw_shape hw_sampler_shape(const hw_sampler *sampler);
+HW_CHECK hw_status hw_sampler_shape(const hw_sampler *sampler, hw_shape *shape, hw_error *error);
 
 /* Sizes of the flat batches of a task, chosen from a sample of its contexts:
  * docs/reference/batch.md, "Flat". */
 typedef struct hw_flat_shape {
+    size_t struct_bytes;
     uint32_t cells, rows; /* N and R_n of the batches of the stream of train */
     uint32_t pass_cells[3], pass_rows[3]; /* of passes over each split, in the order of the seeds;
                                              of seeds that are given: the largest of them */
@@ -694,6 +715,7 @@ HW_CHECK hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, u
                                      uint32_t count, hw_error *error);
 /* Normalisation of a task's target under this sampler's train split. */
 typedef struct hw_target_stats {
+    size_t struct_bytes;
     uint64_t train_count, null_count;
     double mean, std; /* numerical; of booleans the share of true; else 0 */
     double column_mean, column_std; /* how the target's z-scores are scaled; times: in us */
@@ -738,6 +760,7 @@ HW_API uint64_t hw_seed_pool_count(const hw_seed_pool *pool);
 HW_API uint64_t hw_seed_pool_remaining(const hw_seed_pool *pool);
 /* Where hw_seed_pool_next writes, [count] each, of the caller. */
 typedef struct hw_drawn_seeds {
+    size_t struct_bytes;
     uint32_t *seeds; /* numbers within the task; of a seed table the row within the table */
     uint32_t *epochs;
     uint32_t *rows; /* global row of the anchor */
@@ -765,6 +788,7 @@ HW_CHECK hw_status hw_sampler_set_position(hw_sampler *sampler, hw_split split,
                                            hw_error *error);
 
 typedef struct hw_sampler_stats {
+    size_t struct_bytes;
     uint64_t batches, sequences, cells, padded_cells, rows;
     uint64_t walk_ns, emit_ns, text_ns; /* summed over threads */
     uint64_t producer_wait_ns; /* summed over threads, those that sleep now included */
@@ -781,7 +805,8 @@ typedef struct hw_sampler_stats {
     uint64_t withheld_cells; /* of visited rows: hidden columns, targets, labels; not counted
                                 are targets that are masked and cells that are not known yet */
 } hw_sampler_stats;
-HW_API hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler);
+HW_CHECK hw_status hw_sampler_get_stats(hw_sampler *sampler, hw_sampler_stats *stats,
+                                        hw_error *error);
 
 /* ---- batch ------------------------------------------------------------------------------- */
 
@@ -807,6 +832,7 @@ HW_API uint32_t hw_dtype_bytes(hw_dtype dtype);
 #define HW_TIME_YEAR_DAY_SHIFT 20u /* above the weekday; from 0, + 366 in a leap year */
 
 typedef struct hw_tensor {
+    size_t struct_bytes;
     const char *name;
     hw_dtype dtype;
     uint32_t rank; /* number of dimensions */
@@ -821,7 +847,12 @@ typedef struct hw_tensor {
 HW_API hw_batch *hw_batch_retain(hw_batch *batch);
 HW_API void hw_batch_release(hw_batch *batch);
 HW_API uint32_t hw_batch_tensor_count(const hw_batch *batch);
-HW_API hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index);
+HW_CHECK hw_status hw_batch_tensor(const hw_batch *batch, uint32_t index, hw_tensor *tensor,
+                                   hw_error *error);
+/* The array of a name; HW_BAD_ARGUMENT if the batch has no such array, with the option that adds it
+ * if there is one. */
+HW_CHECK hw_status hw_batch_find(const hw_batch *batch, const char *name, hw_tensor *tensor,
+                                 hw_error *error);
 /* The one piece of memory with all arrays of a batch, and its size (NULL: not wanted). All batches
  * of a sampler have the same arrays, at the same places in it, and with equal sizes (below) of the
  * same shapes. */
@@ -829,13 +860,16 @@ HW_API const void *hw_batch_memory(const hw_batch *batch, size_t *bytes);
 /* Dimensions that differ from batch to batch; 0: as hw_sampler_shape says. hw_batch_tensor counts
  * them in. */
 typedef struct hw_batch_sizes {
+    size_t struct_bytes;
     uint32_t texts; /* U */
     uint32_t cells, rows; /* N, R_n of the flat layout */
 } hw_batch_sizes;
-HW_API hw_batch_sizes hw_batch_get_sizes(const hw_batch *batch);
+HW_CHECK hw_status hw_batch_get_sizes(const hw_batch *batch, hw_batch_sizes *sizes,
+                                      hw_error *error);
 
 /* The batch format as data, one row per array (docs/reference/batch.md is checked against it). */
 typedef struct hw_batch_field {
+    size_t struct_bytes;
     const char *name;
     hw_dtype dtype;
     const char *dims[3]; /* "B", "B+1", "S", "R", "R+1", "U", "D_t", "P", "M", "15", "1"; NULL past
@@ -847,7 +881,8 @@ typedef struct hw_batch_field {
 /* With packing, arrays [B] and [B,15] have T behind B, num_contexts excepted. In the flat layout
  * arrays [B,S] are [1,N], [B,R] and [B,R+1] are [1,R_n] and [1,R_n+1], row_starts is uint32 and
  * num_contexts [1]. */
-HW_API const hw_batch_field *hw_batch_fields(uint32_t *count);
+HW_API uint32_t hw_batch_field_count(void);
+HW_CHECK hw_status hw_batch_field_at(uint32_t index, hw_batch_field *field, hw_error *error);
 
 /*
  * The 14 cyclic parts of `timestamp_values` as (sin, cos) pairs, for whoever expands the compact
@@ -857,13 +892,14 @@ HW_API const hw_batch_field *hw_batch_fields(uint32_t *count);
  */
 #define HW_DATE_COUNT 732
 typedef struct hw_calendar_tables {
+    size_t struct_bytes;
     float sixtieths[60][2];
     float hours[24][2];
     float weekdays[7][2];
     float dates[HW_DATE_COUNT][6];
 } hw_calendar_tables;
-/* Fills all of `tables`. Any thread. */
-HW_API void hw_calendar_tables_fill(hw_calendar_tables *tables);
+/* Any thread. */
+HW_CHECK hw_status hw_calendar_tables_fill(hw_calendar_tables *tables, hw_error *error);
 
 #ifdef __cplusplus
 }

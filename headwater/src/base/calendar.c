@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/calendar_tables.h"
+#include "base/sized.h"
 
 #define DAY_US INT64_C(86400000000)
 
@@ -99,12 +100,13 @@ static void list_dates(float dates[HW_DATE_COUNT][HWI_DATE_FLOATS]) {
     }
 }
 
-void hw_calendar_tables_fill(hw_calendar_tables *tables) {
-    *tables = (hw_calendar_tables){0};
-    memcpy(tables->sixtieths, SIXTIETHS, sizeof tables->sixtieths);
-    memcpy(tables->hours, HOURS, sizeof tables->hours);
-    memcpy(tables->weekdays, WEEKDAYS, sizeof tables->weekdays);
-    list_dates(tables->dates);
+hw_status hw_calendar_tables_fill(hw_calendar_tables *tables, hw_error *error) {
+    hw_calendar_tables full = {0};
+    memcpy(full.sixtieths, SIXTIETHS, sizeof full.sixtieths);
+    memcpy(full.hours, HOURS, sizeof full.hours);
+    memcpy(full.weekdays, WEEKDAYS, sizeof full.weekdays);
+    list_dates(full.dates);
+    return HWI_GIVE(hw_calendar_tables, tables, &full, error);
 }
 
 hw_status hwi_calendar_open(struct hwi_calendar *calendar, hw_error *error) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/huge_pages.h"
+#include "base/sized.h"
 
 struct hw_batch {
     atomic_uint reference_count;
@@ -195,29 +196,52 @@ static uint64_t own_size(const hw_batch *batch, const struct hwi_field *field, u
     }
 }
 
-hw_batch_sizes hw_batch_get_sizes(const hw_batch *batch) {
-    return batch->sizes;
+hw_status hw_batch_get_sizes(const hw_batch *batch, hw_batch_sizes *sizes, hw_error *error) {
+    return HWI_GIVE(hw_batch_sizes, sizes, &batch->sizes, error);
 }
 
-hw_tensor hw_batch_tensor(const hw_batch *batch, uint32_t index) {
-    hw_tensor tensor = {0};
-    if (index < batch->pool->field_count) {
-        const struct hwi_field *field = &batch->pool->fields[index];
-        tensor.name = field->format->name;
-        tensor.dtype = field->dtype;
-        tensor.rank = field->rank;
-        memcpy(tensor.shape, field->shape, sizeof tensor.shape);
-        tensor.data = batch->slab + field->offset;
-        tensor.bytes = (size_t)field->bytes;
-        uint32_t dim;
-        uint64_t own = own_size(batch, field, &dim);
-        if (own != 0) { /* dimensions before it are 1 */
-            tensor.bytes = tensor.bytes / field->shape[dim] * own;
-            tensor.shape[dim] = own;
-        }
-        tensor.info = field->format->info;
+hw_status hw_batch_tensor(const hw_batch *batch, uint32_t index, hw_tensor *tensor,
+                          hw_error *error) {
+    if (index >= batch->pool->field_count) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "array %u of a batch with %u arrays", index,
+                        batch->pool->field_count);
     }
-    return tensor;
+    const struct hwi_field *field = &batch->pool->fields[index];
+    hw_tensor full = {
+        .name = field->format->name,
+        .dtype = field->dtype,
+        .rank = field->rank,
+        .data = batch->slab + field->offset,
+        .bytes = (size_t)field->bytes,
+        .info = field->format->info,
+    };
+    memcpy(full.shape, field->shape, sizeof full.shape);
+    uint32_t dim;
+    uint64_t own = own_size(batch, field, &dim);
+    if (own != 0) { /* dimensions before it are 1 */
+        full.bytes = full.bytes / field->shape[dim] * own;
+        full.shape[dim] = own;
+    }
+    return HWI_GIVE(hw_tensor, tensor, &full, error);
+}
+
+hw_status hw_batch_find(const hw_batch *batch, const char *name, hw_tensor *tensor,
+                        hw_error *error) {
+    for (uint32_t i = 0; i < batch->pool->field_count; i++) {
+        if (strcmp(batch->pool->fields[i].format->name, name) == 0) {
+            return hw_batch_tensor(batch, i, tensor, error);
+        }
+    }
+    for (uint32_t i = 0; i < hw_batch_field_count(); i++) {
+        const hw_batch_field *field = hwi_batch_field(i);
+        if (strcmp(field->name, name) == 0) {
+            return hwi_fail(error, HW_BAD_ARGUMENT,
+                            "this sampler's batches have no array '%s', which comes with %s", name,
+                            field->when != NULL ? field->when : "other tasks");
+        }
+    }
+    return hwi_fail(error, HW_BAD_ARGUMENT,
+                    "no batch has an array '%.200s'; hw_batch_field_at lists all arrays", name);
 }
 
 const void *hw_batch_memory(const hw_batch *batch, size_t *bytes) {

@@ -8,14 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sized.h"
 #include "builder/builder.h"
 #include "builder/publish.h"
 #include "format/record_layout.h"
-
-/* The part of an options struct that the caller's version has; the rest stays zero. */
-#define COPY_OPTIONS(target, source)                                                               \
-    memcpy(&(target), (source),                                                                    \
-           (source)->struct_bytes < sizeof(target) ? (source)->struct_bytes : sizeof(target))
 
 static hw_status copy_name(const char *name, const char *what, char **copy, hw_error *error) {
     if (name == NULL || name[0] == 0) {
@@ -81,11 +77,11 @@ static hw_status check_limit(uint64_t count, uint32_t limit, const char *what, h
 
 hw_status hw_builder_open(const char *directory, const hw_builder_options *options,
                           hw_builder **builder, hw_error *error) {
-    hw_builder_options given = {.name = NULL};
-    if (directory == NULL || options == NULL || builder == NULL) {
+    hw_builder_options given;
+    if (directory == NULL || builder == NULL) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "hw_builder_open: an argument is NULL");
     }
-    COPY_OPTIONS(given, options);
+    HW_TRY(HWI_TAKE(hw_builder_options, options, &given, error));
     hw_builder *b = calloc(1, sizeof *b);
     if (b == NULL) {
         return hwi_no_memory(error, "a builder", sizeof *b);
@@ -156,8 +152,8 @@ void hw_builder_close(hw_builder *b) {
 
 hw_status hw_builder_add_table(hw_builder *b, const hw_table_spec *spec, uint32_t *index,
                                hw_error *error) {
-    hw_table_spec given = {.name = NULL};
-    COPY_OPTIONS(given, spec);
+    hw_table_spec given;
+    HW_TRY(HWI_TAKE(hw_table_spec, spec, &given, error));
     HW_TRY(check_declaring(b, error));
     if (b->column_count > 0) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "table '%s' is declared after the first column",
@@ -239,9 +235,9 @@ static hw_status append_column(hw_builder *b, const char *name, uint8_t stype,
 
 hw_status hw_builder_add_column(hw_builder *b, uint32_t table, const hw_column_spec *spec,
                                 uint32_t *index, hw_error *error) {
-    hw_column_spec given = {.name = NULL};
+    hw_column_spec given;
     struct hwi_build_column *column = NULL;
-    COPY_OPTIONS(given, spec);
+    HW_TRY(HWI_TAKE(hw_column_spec, spec, &given, error));
     HW_TRY(check_declaring(b, error));
     HW_TRY(check_column(b, table, &given, error));
     HW_TRY(append_column(b, given.name, (uint8_t)given.stype, &column, error));
@@ -272,8 +268,8 @@ hw_status hw_builder_add_column(hw_builder *b, uint32_t table, const hw_column_s
 
 hw_status hw_builder_add_key(hw_builder *b, const hw_key_spec *spec, uint32_t *index,
                              hw_error *error) {
-    hw_key_spec given = {.columns = NULL};
-    COPY_OPTIONS(given, spec);
+    hw_key_spec given;
+    HW_TRY(HWI_TAKE(hw_key_spec, spec, &given, error));
     HW_TRY(check_declaring(b, error));
     if (b->task_count > 0) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "a foreign key is declared after the first task");
@@ -347,6 +343,12 @@ static hw_status check_task(const hw_builder *b, const hw_task_spec *given, hw_e
                         "boolean or categorical",
                         name, stype);
     }
+    if ((given->hidden == NULL && given->hidden_count > 0) ||
+        (given->categories == NULL && given->category_count > 0)) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "%s of task '%s' is NULL, but is to have entries",
+                        given->hidden == NULL && given->hidden_count > 0 ? "hidden" : "categories",
+                        name);
+    }
     for (uint32_t i = 0; i < given->hidden_count; i++) {
         if (given->hidden[i] >= b->table_column_count) {
             return hwi_fail(error, HW_BAD_ARGUMENT, "task '%s' hides column %u of %u", name,
@@ -385,8 +387,8 @@ static hw_status add_task_columns(hw_builder *b, const hw_task_spec *given,
 
 hw_status hw_builder_add_task(hw_builder *b, const hw_task_spec *spec, uint32_t *index,
                               hw_error *error) {
-    hw_task_spec given = {.name = NULL};
-    COPY_OPTIONS(given, spec);
+    hw_task_spec given;
+    HW_TRY(HWI_TAKE(hw_task_spec, spec, &given, error));
     HW_TRY(check_declaring(b, error));
     HW_TRY(check_task(b, &given, error));
     HW_TRY(reserve((void **)&b->tasks, b->task_count, &b->task_capacity, sizeof *b->tasks, error));

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/sized.h"
 #include "builder/arrow.h"
 #include "builder/builder.h"
 
@@ -574,6 +575,5 @@ hw_status hw_builder_column_stats(const hw_builder *b, uint32_t column, hw_colum
         return hwi_fail(error, HW_BAD_ARGUMENT, "statistics of column %u of %u", column,
                         b->column_count);
     }
-    *stats = b->columns[column].stats;
-    return HW_OK;
+    return HWI_GIVE(hw_column_stats, stats, &b->columns[column].stats, error);
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "batch/slab.h"
 #include "batch/texts.h"
 #include "batch/worker.h"
@@ -57,11 +58,9 @@ static uint32_t ready_count_locked(const struct hwi_stream *stream) {
     return count;
 }
 
-hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
+hw_status hw_sampler_get_stats(hw_sampler *sampler, hw_sampler_stats *wanted, hw_error *error) {
     hw_sampler_stats stats = {0};
-    if (hwi_sampler_check_process(sampler, NULL) != HW_OK) {
-        return stats;
-    }
+    HW_TRY(hwi_sampler_check_process(sampler, error));
     pthread_mutex_lock(&sampler->mutex);
     const struct hwi_counters *counters = &sampler->counters;
     stats.batches = sampler->batch_count;
@@ -95,13 +94,13 @@ hw_sampler_stats hw_sampler_get_stats(hw_sampler *sampler) {
     }
     pthread_mutex_unlock(&sampler->mutex);
     hwi_pool_measure(sampler->pool, &stats.slab_count, &stats.slab_bytes);
-    return stats;
+    return HWI_GIVE(hw_sampler_stats, wanted, &stats, error);
 }
 
 /* ---- what the plan knows ----------------------------------------------------------------- */
 
-hw_shape hw_sampler_shape(const hw_sampler *sampler) {
-    return sampler->plan->shape;
+hw_status hw_sampler_shape(const hw_sampler *sampler, hw_shape *shape, hw_error *error) {
+    return HWI_GIVE(hw_shape, shape, &sampler->plan->shape, error);
 }
 
 hw_status hw_sampler_flat_shape(const hw_sampler *sampler, uint32_t task, hw_flat_shape *shape,
@@ -111,8 +110,7 @@ hw_status hw_sampler_flat_shape(const hw_sampler *sampler, uint32_t task, hw_fla
     if (sampler->plan->flat == NULL) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "the layout is not 'flat'");
     }
-    *shape = sampler->plan->flat[selected].shape;
-    return HW_OK;
+    return HWI_GIVE(hw_flat_shape, shape, &sampler->plan->flat[selected].shape, error);
 }
 
 hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,
@@ -143,12 +141,12 @@ hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task, hw_t
                                   hw_error *error) {
     uint32_t selected = 0;
     HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
-    *stats = sampler->plan->tasks[selected].stats;
+    hw_target_stats full = sampler->plan->tasks[selected].stats;
     if (sampler->plan->tasks[selected].info->target_stype == HW_TIMESTAMP) {
-        stats->column_mean = sampler->plan->time_mean_us;
-        stats->column_std = sampler->plan->time_std_us;
+        full.column_mean = sampler->plan->time_mean_us;
+        full.column_std = sampler->plan->time_std_us;
     }
-    return HW_OK;
+    return HWI_GIVE(hw_target_stats, stats, &full, error);
 }
 
 hw_status hw_sampler_column_scale(const hw_sampler *sampler, uint32_t column, double *mean,

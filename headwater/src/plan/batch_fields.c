@@ -4,8 +4,10 @@
  */
 #include "plan/batch_fields.h"
 
+#include "base/sized.h"
+
 #define FIELD(name, dtype, info, when, meaning, ...)                                               \
-    {name, dtype, {__VA_ARGS__}, info, when, meaning}
+    {0, name, dtype, {__VA_ARGS__}, info, when, meaning} /* 0: struct_bytes */
 
 static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
     FIELD("semantic_types", HW_INT8, 0, "layout=dense", "hw_semantic_type of the cell", "B", "S"),
@@ -114,9 +116,19 @@ static const hw_batch_field FIELDS[HWI_FIELD_COUNT] = {
           "B", "R"),
 };
 
-const hw_batch_field *hw_batch_fields(uint32_t *count) {
-    *count = HWI_FIELD_COUNT;
-    return FIELDS;
+const hw_batch_field *hwi_batch_field(unsigned id) {
+    return &FIELDS[id];
+}
+
+uint32_t hw_batch_field_count(void) {
+    return HWI_FIELD_COUNT;
+}
+
+hw_status hw_batch_field_at(uint32_t index, hw_batch_field *field, hw_error *error) {
+    if (index >= HWI_FIELD_COUNT) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "array %u of %u", index, HWI_FIELD_COUNT);
+    }
+    return HWI_GIVE(hw_batch_field, field, &FIELDS[index], error);
 }
 
 uint32_t hw_dtype_bytes(hw_dtype dtype) {

@@ -86,4 +86,7 @@ struct hwi_field {
     uint32_t rank;
 };
 
+/* The format of an array by its place in the enum. */
+const hw_batch_field *hwi_batch_field(unsigned id);
+
 #endif

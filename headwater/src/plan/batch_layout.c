@@ -8,11 +8,6 @@
 
 enum { ALIGN = 64, PAGE_SKEW_BYTES = 320 };
 
-static const hw_batch_field *format_of(unsigned id) {
-    uint32_t count;
-    return &hw_batch_fields(&count)[id];
-}
-
 static uint64_t dimension(const hw_shape *shape, const char *letters) {
     const struct {
         const char *letters;
@@ -68,7 +63,7 @@ static int is_wanted(const struct hwi_plan *plan, unsigned id) {
         {"mask_ratio, objective=task, layout=dense, compact",
          options->mask_ratio > 0 && is_task && !is_flat(plan)},
     };
-    const char *when = format_of(id)->when;
+    const char *when = hwi_batch_field(id)->when;
     if (id == HWI_FK_ADJ) {
         return plan->has_fk_adj;
     }
@@ -103,10 +98,10 @@ static void flatten(const hw_shape *shape, struct hwi_field *field) {
                           : varies == HWI_VARIES_ROWS ? rows
                                                       : rows + 1;
     }
-    if (field->format == format_of(HWI_NUM_CONTEXTS)) {
+    if (field->format == hwi_batch_field(HWI_NUM_CONTEXTS)) {
         field->shape[0] = 1;
     }
-    if (field->format == format_of(HWI_ROW_STARTS)) {
+    if (field->format == hwi_batch_field(HWI_ROW_STARTS)) {
         field->dtype = HW_UINT32;
     }
 }
@@ -115,7 +110,7 @@ static void flatten(const hw_shape *shape, struct hwi_field *field) {
 static int is_by_context(const hw_batch_field *field) {
     int is_by_sequence = strcmp(field->dims[0], "B") == 0;
     int is_flat = field->dims[1] == NULL || strcmp(field->dims[1], "15") == 0;
-    return is_by_sequence && is_flat && field != format_of(HWI_NUM_CONTEXTS);
+    return is_by_sequence && is_flat && field != hwi_batch_field(HWI_NUM_CONTEXTS);
 }
 
 hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
@@ -126,7 +121,7 @@ hw_status hwi_fields_plan(struct hwi_plan *plan, hw_error *error) {
         if (!is_wanted(plan, id)) {
             continue;
         }
-        const hw_batch_field *format = format_of(id);
+        const hw_batch_field *format = hwi_batch_field(id);
         struct hwi_field *field = &plan->fields[plan->field_count++];
         int is_texts = strcmp(format->dims[0], "U") == 0;
         *field = (struct hwi_field){.format = format,

@@ -229,14 +229,15 @@ static hw_status decide(struct hwi_plan *plan, const hw_sampler_options *given, 
 
 hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, struct hwi_plan **plan,
                         hw_error *error) {
+    hw_sampler_options given;
+    HW_TRY(hwi_options_copy(options, &given, error));
     struct hwi_plan *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return hwi_no_memory(error, "the plan of a sampler", sizeof *made);
     }
     made->store = hw_store_retain(store);
     memset(made->offsets, 0xff, sizeof made->offsets); /* no array yet: the sample needs none */
-    made->options = hwi_options_copy(options);
-    hw_sampler_options given = made->options;
+    made->options = given;
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {
         made->visible_until[split] =
             given.visible_until == NULL ? INT64_MAX : given.visible_until[split];

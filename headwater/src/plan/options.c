@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 
 static const char *const WIDTH_SCOPES[] = {"foreign_key", "row", NULL};
 static const char *const CHILD_ORDERS[] = {"uniform", "recent", NULL};
@@ -26,119 +27,128 @@ static const char *const OBJECTIVES[] = {"task", "masked_cells", NULL};
 #define MOST_U32 4294967295.0
 #define CONTENTS 1 /* decides what is in contexts, or their order */
 
+/* The first of each row is struct_bytes, which hw_option_field_at sets. */
 /* clang-format off */
 static const hw_option_field FIELDS[] = {
-    {"rank", HW_OPTION_UINT32, AT(rank), 1, {0}, 0, MOST_U32, NULL, 0,
+    {0, "rank", HW_OPTION_UINT32, AT(rank), 1, {0}, 0, MOST_U32, NULL, 0,
      "this process's number, from 0: every seed is seen by exactly one rank per epoch"},
-    {"world_size", HW_OPTION_UINT32, AT(world_size), 1, {1}, 1, MOST_U32, NULL, 0,
+    {0, "world_size", HW_OPTION_UINT32, AT(world_size), 1, {1}, 1, MOST_U32, NULL, 0,
      "number of processes that share the seeds"},
-    {"shard", HW_OPTION_WORD, AT(shard), 1, {HW_SHARD_FIXED}, 0, HW_SHARD_DEALT, SHARDS, CONTENTS,
+    {0, "shard", HW_OPTION_WORD, AT(shard), 1, {HW_SHARD_FIXED}, 0, HW_SHARD_DEALT, SHARDS, CONTENTS,
      "whether a seed belongs to one rank for good, or each epoch deals the seeds anew"},
-    {"split_ratios", HW_OPTION_DOUBLE, AT(split_ratios), 3, {0.8, 0.1, 0.1}, 0, 1, NULL, CONTENTS,
+    {0, "split_ratios", HW_OPTION_DOUBLE, AT(split_ratios), 3, {0.8, 0.1, 0.1}, 0, 1, NULL, CONTENTS,
      "shares of train, val and test, where the task does not say which seed is which"},
-    {"split_seed", HW_OPTION_UINT64, AT(split_seed), 1, {123}, 0, 0x1p64, NULL, CONTENTS,
+    {0, "split_seed", HW_OPTION_UINT64, AT(split_seed), 1, {123}, 0, 0x1p64, NULL, CONTENTS,
      "decides which seed is in which split, nothing else"},
-    {"seed", HW_OPTION_UINT64, AT(seed), 1, {42}, 0, 0x1p64, NULL, CONTENTS,
+    {0, "seed", HW_OPTION_UINT64, AT(seed), 1, {42}, 0, 0x1p64, NULL, CONTENTS,
      "order of seeds and draws of children"},
-    {"batch_size", HW_OPTION_UINT32, AT(batch_size), 1, {32}, 1, HWI_MAX_BATCH, NULL, 0,
+    {0, "batch_size", HW_OPTION_UINT32, AT(batch_size), 1, {32}, 1, HWI_MAX_BATCH, NULL, 0,
      "B, sequences per batch"},
-    {"sequence_length", HW_OPTION_UINT32, AT(sequence_length), 1, {1024}, 2, HWI_MAX_SEQUENCE,
+    {0, "sequence_length", HW_OPTION_UINT32, AT(sequence_length), 1, {1024}, 2, HWI_MAX_SEQUENCE,
      NULL, CONTENTS, "S, cells per sequence"},
-    {"max_rows", HW_OPTION_UINT32, AT(max_rows), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL, CONTENTS,
+    {0, "max_rows", HW_OPTION_UINT32, AT(max_rows), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL, CONTENTS,
      "R, rows per sequence; by default chosen from a sample"},
-    {"child_width", HW_OPTION_UINT32, AT(child_width), 1, {16}, 1, HWI_MAX_CHILD_WIDTH, NULL,
+    {0, "child_width", HW_OPTION_UINT32, AT(child_width), 1, {16}, 1, HWI_MAX_CHILD_WIDTH, NULL,
      CONTENTS, "most children taken of a row, per foreign key or in all (width_scope)"},
-    {"max_hops", HW_OPTION_UINT32, AT(max_hops), 1, {0}, 1, MOST_U32, NULL, CONTENTS,
+    {0, "max_hops", HW_OPTION_UINT32, AT(max_hops), 1, {0}, 1, MOST_U32, NULL, CONTENTS,
      "most hops from the anchor to a row, and 1 more; 0: no limit"},
-    {"width_scope", HW_OPTION_WORD, AT(width_scope), 1, {HW_WIDTH_PER_KEY}, 0, HW_WIDTH_PER_ROW,
+    {0, "width_scope", HW_OPTION_WORD, AT(width_scope), 1, {HW_WIDTH_PER_KEY}, 0, HW_WIDTH_PER_ROW,
      WIDTH_SCOPES, CONTENTS, "what child_width is per"},
-    {"child_order", HW_OPTION_WORD, AT(child_order), 1, {HW_CHILDREN_UNIFORM}, 0,
+    {0, "child_order", HW_OPTION_WORD, AT(child_order), 1, {HW_CHILDREN_UNIFORM}, 0,
      HW_CHILDREN_RECENT, CHILD_ORDERS, CONTENTS, "which children are taken"},
-    {"identifier_cells", HW_OPTION_WORD, AT(identifier_cells), 1, {HW_IDENTIFIERS_ALL}, 0,
+    {0, "identifier_cells", HW_OPTION_WORD, AT(identifier_cells), 1, {HW_IDENTIFIERS_ALL}, 0,
      HW_IDENTIFIERS_NONE, IDENTIFIER_CELLS, CONTENTS, "which keys become cells"},
-    {"context_labels", HW_OPTION_WORD, AT(context_labels), 1, {HW_LABELS_DEFAULT}, 0,
+    {0, "context_labels", HW_OPTION_WORD, AT(context_labels), 1, {HW_LABELS_DEFAULT}, 0,
      HW_LABELS_ALL, CONTEXT_LABELS, CONTENTS,
      "whose labels contexts show once they are known; by default as each task says"},
-    {"targets", HW_OPTION_WORD, AT(targets), 1, {HW_TARGETS_INLINE}, 0, HW_TARGETS_SEPARATE,
+    {0, "targets", HW_OPTION_WORD, AT(targets), 1, {HW_TARGETS_INLINE}, 0, HW_TARGETS_SEPARATE,
      TARGETS, 0, "whether targets stand in their cells or in arrays of their own"},
-    {"task_order", HW_OPTION_WORD, AT(task_order), 1, {HW_TASKS_WEIGHTED}, 0,
+    {0, "task_order", HW_OPTION_WORD, AT(task_order), 1, {HW_TASKS_WEIGHTED}, 0,
      HW_TASKS_ROUND_ROBIN, TASK_ORDERS, CONTENTS, "how the tasks of a stream take turns"},
-    {"tasks", HW_OPTION_NUMBERS, AT(tasks), AT(task_count), {0}, 0, 0, NULL, CONTENTS,
+    {0, "tasks", HW_OPTION_NUMBERS, AT(tasks), AT(task_count), {0}, 0, 0, NULL, CONTENTS,
      "which tasks of the store; by default all"},
-    {"task_weights", HW_OPTION_WEIGHTS, AT(task_weights), 0, {0}, 0, 0, NULL, CONTENTS,
+    {0, "task_weights", HW_OPTION_WEIGHTS, AT(task_weights), 0, {0}, 0, 0, NULL, CONTENTS,
      "how often each task has its turn; by default equally often"},
-    {"visible_until", HW_OPTION_TIMES, AT(visible_until), 3, {0}, 0, 0, NULL, CONTENTS,
+    {0, "visible_until", HW_OPTION_TIMES, AT(visible_until), 3, {0}, 0, 0, NULL, CONTENTS,
      "by split a time after which nothing is ever shown"},
-    {"num_threads", HW_OPTION_UINT32, AT(num_threads), 1, {0}, 1, HWI_MAX_THREADS, NULL, 0,
+    {0, "num_threads", HW_OPTION_UINT32, AT(num_threads), 1, {0}, 1, HWI_MAX_THREADS, NULL, 0,
      "threads that make batches; by default the usable cores, at most 16"},
-    {"num_prefetch", HW_OPTION_INT32, AT(num_prefetch), 1, {-1}, 0, HWI_MAX_PREFETCH, NULL, 0,
+    {0, "num_prefetch", HW_OPTION_INT32, AT(num_prefetch), 1, {-1}, 0, HWI_MAX_PREFETCH, NULL, 0,
      "batches made ahead, at most; 0: each is made when it is asked for, without threads; by default"
      " 3, or as many as keep all threads at work (docs/guides/tuning.md)"},
-    {"num_prefetch_val", HW_OPTION_INT32, AT(num_prefetch_val), 1, {1}, 0, HWI_MAX_PREFETCH, NULL, 0,
+    {0, "num_prefetch_val", HW_OPTION_INT32, AT(num_prefetch_val), 1, {1}, 0, HWI_MAX_PREFETCH, NULL, 0,
      "the same of the stream of val"},
-    {"text_budget", HW_OPTION_UINT32, AT(text_budget), 1, {0}, 2, MOST_U32, NULL, CONTENTS,
+    {0, "text_budget", HW_OPTION_UINT32, AT(text_budget), 1, {0}, 2, MOST_U32, NULL, CONTENTS,
      "U, texts per batch; by default chosen from a sample"},
-    {"with_rows", HW_OPTION_FLAG, AT(with_rows), 1, {0}, 0, 1, NULL, 0,
+    {0, "with_rows", HW_OPTION_FLAG, AT(with_rows), 1, {0}, 0, 1, NULL, 0,
      "adds row_depths, and row_ids in info"},
-    {"layout", HW_OPTION_WORD, AT(layout), 1, {HW_LAYOUT_DENSE}, 0, HW_LAYOUT_FLAT, LAYOUTS, 0,
+    {0, "layout", HW_OPTION_WORD, AT(layout), 1, {HW_LAYOUT_DENSE}, 0, HW_LAYOUT_FLAT, LAYOUTS, 0,
      "arrays that are ready to compute with; at most a fifth as large; or without padding"},
-    {"text_mode", HW_OPTION_WORD, AT(text_mode), 1, {HW_TEXTS_BATCH}, 0, HW_TEXTS_NUMBERS,
+    {0, "text_mode", HW_OPTION_WORD, AT(text_mode), 1, {HW_TEXTS_BATCH}, 0, HW_TEXTS_NUMBERS,
      TEXT_MODES, 0, "vectors of texts are in each batch; or the caller has them all, and cells name"
      " them; or the caller has them, and each batch lists its own"},
-    {"attention_masks", HW_OPTION_FLAG, AT(attention_masks), 1, {0}, 0, 1, NULL, 0,
+    {0, "attention_masks", HW_OPTION_FLAG, AT(attention_masks), 1, {0}, 0, 1, NULL, 0,
      "adds column_mask, feature_mask, neighbor_mask [B,S,S] and padding_mask"},
-    {"packing", HW_OPTION_FLAG, AT(packing), 1, {0}, 0, 1, NULL, CONTENTS,
+    {0, "packing", HW_OPTION_FLAG, AT(packing), 1, {0}, 0, 1, NULL, CONTENTS,
      "puts several contexts into a sequence (docs/reference/batch.md, \"Packing\")"},
-    {"contexts_per_batch", HW_OPTION_UINT32, AT(contexts_per_batch), 1, {0}, 1, HWI_MAX_BATCH,
+    {0, "contexts_per_batch", HW_OPTION_UINT32, AT(contexts_per_batch), 1, {0}, 1, HWI_MAX_BATCH,
      NULL, 0, "seeds that a batch owns with packing; by default as many as fit uncut"},
-    {"level_block", HW_OPTION_UINT32, AT(level_block), 1, {HWI_LEVEL_BLOCK}, 1, HWI_MAX_LEVEL_BLOCK, NULL, 0,
+    {0, "level_block", HW_OPTION_UINT32, AT(level_block), 1, {HWI_LEVEL_BLOCK}, 1, HWI_MAX_LEVEL_BLOCK, NULL, 0,
      "with layout flat: batches whose contexts are dealt to equal lengths together; 1: batches keep"
      " the order of the stream"},
-    {"level_parts", HW_OPTION_UINT32, AT(level_parts), 1, {1}, 1, HWI_MAX_LEVEL_PARTS, NULL, 0,
+    {0, "level_parts", HW_OPTION_UINT32, AT(level_parts), 1, {1}, 1, HWI_MAX_LEVEL_PARTS, NULL, 0,
      "with layout flat: batches that one step of the trainer takes, levelled as one batch first"},
-    {"staleness_zero_share", HW_OPTION_DOUBLE, AT(staleness_zero_share), 1, {0}, 0, 1, NULL,
+    {0, "staleness_zero_share", HW_OPTION_DOUBLE, AT(staleness_zero_share), 1, {0}, 0, 1, NULL,
      CONTENTS, "probability that a train seed sees all that it may (staleness_max_days)"},
-    {"staleness_max_days", HW_OPTION_DOUBLE, AT(staleness_max_days), 1, {0}, 0,
+    {0, "staleness_max_days", HW_OPTION_DOUBLE, AT(staleness_max_days), 1, {0}, 0,
      HWI_MAX_STALE_DAYS, NULL, CONTENTS,
      "a train seed sees less by a gap of up to so many days (docs/reference/sampling.md,"
      " \"Staleness\")"},
-    {"child_counts", HW_OPTION_FLAG, AT(child_counts), 1, {0}, 0, 1, NULL, CONTENTS,
+    {0, "child_counts", HW_OPTION_FLAG, AT(child_counts), 1, {0}, 0, 1, NULL, CONTENTS,
      "three cells per foreign key that points at a row: how many of its children are visible, and"
      " the ages of the last and the first"},
-    {"label_rows", HW_OPTION_UINT32, AT(label_rows), 1, {0}, 0, HWI_MAX_SEQUENCE, NULL, CONTENTS,
+    {0, "label_rows", HW_OPTION_UINT32, AT(label_rows), 1, {0}, 0, HWI_MAX_SEQUENCE, NULL, CONTENTS,
      "most rows with the known labels of the anchor's earlier seeds, in contexts of derived tasks"},
-    {"time_split", HW_OPTION_TIMES, AT(time_split), 2, {0}, 0, 0, NULL, CONTENTS,
+    {0, "time_split", HW_OPTION_TIMES, AT(time_split), 2, {0}, 0, 0, NULL, CONTENTS,
      "(at, until): deals the seeds of train anew, for a backtest (docs/reference/sampling.md,"
      " \"Splits by time\")"},
-    {"train_on_val", HW_OPTION_FLAG, AT(train_on_val), 1, {0}, 0, 1, NULL, CONTENTS,
+    {0, "train_on_val", HW_OPTION_FLAG, AT(train_on_val), 1, {0}, 0, 1, NULL, CONTENTS,
      "the seeds of val are train's, for the last fit before test; val then has none"},
-    {"objective", HW_OPTION_WORD, AT(objective), 1, {HW_OBJECTIVE_TASK}, 0,
+    {0, "objective", HW_OPTION_WORD, AT(objective), 1, {HW_OBJECTIVE_TASK}, 0,
      HW_OBJECTIVE_MASKED_CELLS, OBJECTIVES, CONTENTS,
      "a task's target, or masked cells of contexts without a question"},
-    {"mask_ratio", HW_OPTION_DOUBLE, AT(mask_ratio), 1, {0}, 0, 1, NULL, CONTENTS,
+    {0, "mask_ratio", HW_OPTION_DOUBLE, AT(mask_ratio), 1, {0}, 0, 1, NULL, CONTENTS,
      "probability that a cell is masked; by default 0.15 for masked cells, else 0"},
-    {"seed_tables", HW_OPTION_NUMBERS, AT(seed_tables), AT(seed_table_count), {0}, 0, 0, NULL,
+    {0, "seed_tables", HW_OPTION_NUMBERS, AT(seed_tables), AT(seed_table_count), {0}, 0, 0, NULL,
      CONTENTS, "with masked cells: the rows of these tables, each at its own time, are the seeds"},
-    {"max_targets_per_type", HW_OPTION_UINT32, AT(max_targets_per_type), 1, {0}, 1, MOST_U32, NULL,
+    {0, "max_targets_per_type", HW_OPTION_UINT32, AT(max_targets_per_type), 1, {0}, 1, MOST_U32, NULL,
      CONTENTS, "M, masked cells of one type in a sequence; by default chosen from a sample"},
-    {"never_masked", HW_OPTION_NUMBERS, AT(never_masked), AT(never_masked_count), {0}, 0, 0, NULL,
+    {0, "never_masked", HW_OPTION_NUMBERS, AT(never_masked), AT(never_masked_count), {0}, 0, 0, NULL,
      CONTENTS, "columns that are never masked, besides those of docs/reference/sampling.md"},
-    {"peer_labels", HW_OPTION_UINT32, AT(peer_labels), 1, {0}, 0, HWI_MAX_PEER_LABELS, NULL,
+    {0, "peer_labels", HW_OPTION_UINT32, AT(peer_labels), 1, {0}, 0, HWI_MAX_PEER_LABELS, NULL,
      CONTENTS, "most rows with the labels of other anchors that became known last, at most 1024"},
-    {"cell_dropout", HW_OPTION_DOUBLE, AT(cell_dropout), 1, {0}, 0, 1, NULL, CONTENTS,
+    {0, "cell_dropout", HW_OPTION_DOUBLE, AT(cell_dropout), 1, {0}, 0, 1, NULL, CONTENTS,
      "probability, less than 1, that a cell is left out of a train context; never the target, a"
      " masked cell or a row's first (docs/reference/sampling.md, \"Cell dropout\")"},
-    {"context_length", HW_OPTION_UINT32, AT(context_length), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL,
+    {0, "context_length", HW_OPTION_UINT32, AT(context_length), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL,
      CONTENTS, "with packing: most cells of a context, at most S, which is the default"},
-    {"max_context_rows", HW_OPTION_UINT32, AT(max_context_rows), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL,
+    {0, "max_context_rows", HW_OPTION_UINT32, AT(max_context_rows), 1, {0}, 2, HWI_MAX_SEQUENCE, NULL,
      CONTENTS, "with packing: most rows of a context, at most max_rows; by default that, or chosen"
      " where that is"},
 };
 /* clang-format on */
 
-const hw_option_field *hw_sampler_options_fields(uint32_t *count) {
-    *count = (uint32_t)(sizeof FIELDS / sizeof FIELDS[0]);
-    return FIELDS;
+#define FIELD_COUNT ((uint32_t)(sizeof FIELDS / sizeof FIELDS[0]))
+
+uint32_t hw_option_field_count(void) {
+    return FIELD_COUNT;
+}
+
+hw_status hw_option_field_at(uint32_t index, hw_option_field *field, hw_error *error) {
+    if (index >= FIELD_COUNT) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "option %u of %u", index, FIELD_COUNT);
+    }
+    return HWI_GIVE(hw_option_field, field, &FIELDS[index], error);
 }
 
 static int is_list(const hw_option_field *field) {
@@ -192,7 +202,7 @@ static void set_default(const hw_option_field *field, hw_sampler_options *option
 void hw_sampler_options_init(hw_sampler_options *options, size_t bytes) {
     memset(options, 0, bytes);
     memcpy(options, &bytes, sizeof bytes); /* struct_bytes */
-    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+    for (uint32_t i = 0; i < FIELD_COUNT; i++) {
         const hw_option_field *field = &FIELDS[i];
         if (!is_list(field) && field->offset + field->count * BYTES[field->type] <= bytes) {
             set_default(field, options);
@@ -303,17 +313,32 @@ static hw_status check_together(const hw_sampler_options *options, hw_error *err
     return check_flat(options, error);
 }
 
-hw_sampler_options hwi_options_copy(const hw_sampler_options *options) {
-    hw_sampler_options copy;
-    size_t bytes = options->struct_bytes < sizeof copy ? options->struct_bytes : sizeof copy;
-    hw_sampler_options_init(&copy, sizeof copy);
-    memcpy(&copy, options, bytes);
-    copy.struct_bytes = sizeof copy;
-    return copy;
+hw_status hwi_options_copy(const hw_sampler_options *options, hw_sampler_options *copy,
+                           hw_error *error) {
+    hw_sampler_options given;
+    HW_TRY(HWI_TAKE(hw_sampler_options, options, &given, error));
+    hw_sampler_options_init(copy, sizeof *copy);
+    memcpy(copy, &given,
+           options->struct_bytes < sizeof given ? options->struct_bytes : sizeof given);
+    copy->struct_bytes = sizeof *copy;
+    for (uint32_t i = 0; i < FIELD_COUNT; i++) {
+        const hw_option_field *field = &FIELDS[i];
+        const void *list;
+        uint32_t count;
+        if (field->type == HW_OPTION_NUMBERS) {
+            memcpy(&list, (const uint8_t *)copy + field->offset, sizeof list);
+            memcpy(&count, (const uint8_t *)copy + field->count, sizeof count);
+            if (list == NULL && count > 0) {
+                return hwi_fail(error, HW_BAD_ARGUMENT, "%s is NULL, but is to have %u entries",
+                                field->name, count);
+            }
+        }
+    }
+    return HW_OK;
 }
 
 hw_status hwi_options_settle(hw_sampler_options *options, hw_error *error) {
-    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+    for (uint32_t i = 0; i < FIELD_COUNT; i++) {
         const hw_option_field *field = &FIELDS[i];
         if (is_list(field)) {
             continue;

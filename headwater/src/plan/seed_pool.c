@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "plan/open_plan.h"
 #include "plan/options.h"
 #include "plan/order.h"
@@ -127,7 +128,8 @@ hw_status hw_seed_pool_open(hw_store *store, const hw_sampler_options *options, 
                             uint8_t require_label, const uint32_t *label_columns,
                             hw_seed_pool **pool, hw_error *error) {
     HW_TRY(hwi_order_check_split(split, error));
-    hw_sampler_options own = hwi_options_copy(options);
+    hw_sampler_options own;
+    HW_TRY(hwi_options_copy(options, &own, error));
     own.shard = HW_SHARD_FIXED;
     own.objective = own.seed_tables == NULL ? HW_OBJECTIVE_TASK : HW_OBJECTIVE_MASKED_CELLS;
     struct hw_seed_pool *made = calloc(1, sizeof *made);
@@ -216,6 +218,8 @@ static hw_status put_seed(const struct hw_seed_pool *pool, uint32_t task, uint64
 hw_status hw_seed_pool_next(hw_seed_pool *pool, uint32_t count, const hw_drawn_seeds *drawn,
                             uint32_t *task, uint32_t *taken, hw_error *error) {
     uint32_t t = 0;
+    hw_drawn_seeds into;
+    HW_TRY(HWI_TAKE(hw_drawn_seeds, drawn, &into, error));
     HW_TRY(hwi_order_task(pool->plan, pool->split, pool->batch_count, &t, error));
     uint64_t last = 0, own = pool->shards[t].count;
     *task = pool->plan->tasks[t].task;
@@ -226,7 +230,7 @@ hw_status hw_seed_pool_next(hw_seed_pool *pool, uint32_t count, const hw_drawn_s
                         (unsigned long long)pool->positions[t]);
     }
     for (uint32_t i = 0; i < *taken; i++) {
-        HW_TRY(put_seed(pool, t, pool->positions[t] + i, i, drawn, error));
+        HW_TRY(put_seed(pool, t, pool->positions[t] + i, i, &into, error));
     }
     pool->positions[t] += *taken;
     pool->batch_count++;

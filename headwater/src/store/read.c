@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "store/store.h"
 
 const char *hw_store_directory(const hw_store *store) {
@@ -18,9 +19,9 @@ const char *hw_store_fingerprint(const hw_store *store) {
     return store->fingerprint;
 }
 
-hw_store_counts hw_store_get_counts(const hw_store *store) {
+hw_status hw_store_get_counts(const hw_store *store, hw_store_counts *counts, hw_error *error) {
     const struct hwi_store_info *info = store->info;
-    return (hw_store_counts){
+    const hw_store_counts full = {
         .table_count = info->table_count,
         .column_count = info->column_count,
         .key_count = info->key_count,
@@ -32,6 +33,7 @@ hw_store_counts hw_store_get_counts(const hw_store *store) {
         .time_mean_us = info->time_mean_us,
         .time_std_us = info->time_std_us,
     };
+    return HWI_GIVE(hw_store_counts, counts, &full, error);
 }
 
 /* The table of a row by binary search over the starts of tables, empty ones included. */
@@ -128,8 +130,8 @@ static hw_status read_lane(const hw_store *store, uint32_t row, const struct hwi
     return HW_OK;
 }
 
-hw_status hw_store_cell(const hw_store *store, uint32_t row, uint32_t column, hw_cell *cell,
-                        hw_error *error) {
+hw_status hwi_store_cell(const hw_store *store, uint32_t row, uint32_t column, hw_cell *cell,
+                         hw_error *error) {
     const struct hwi_table *table = NULL;
     HW_TRY(get_table(store, row, &table, error));
     if (column - table->info->column_start >= table->info->column_count) {
@@ -149,6 +151,13 @@ hw_status hw_store_cell(const hw_store *store, uint32_t row, uint32_t column, hw
     }
     *cell = read;
     return HW_OK;
+}
+
+hw_status hw_store_cell(const hw_store *store, uint32_t row, uint32_t column, hw_cell *cell,
+                        hw_error *error) {
+    hw_cell full;
+    HW_TRY(hwi_store_cell(store, row, column, &full, error));
+    return HWI_GIVE(hw_cell, cell, &full, error);
 }
 
 hw_status hw_store_parent(const hw_store *store, uint32_t row, uint32_t key, uint32_t *parent,
@@ -306,6 +315,5 @@ hw_status hw_store_seeds(const hw_store *store, uint32_t task, hw_seeds *seeds, 
     if (task >= store->info->task_count) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "task %u of %u", task, store->info->task_count);
     }
-    *seeds = store->seeds[task];
-    return HW_OK;
+    return HWI_GIVE(hw_seeds, seeds, &store->seeds[task], error);
 }

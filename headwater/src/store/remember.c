@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/sized.h"
 #include "format/file_names.h"
 #include "store/checksums.h"
 
@@ -192,13 +193,14 @@ hw_status hw_store_check_files(const hw_store *store, hw_verify verify, const ch
                                hw_verification *verification, hw_error *error) {
     struct hwi_listener listener = {
         .ends_at_fault = 1, .progress = progress, .progress_context = context};
-    struct mark mark = {.fd = -1, .verification = verification};
+    hw_verification full = {.how = HW_VERIFIED_HEADER};
+    struct mark mark = {.fd = -1, .verification = &full};
     char identity[33];
-    if (verification == NULL || (unsigned)verify > HW_VERIFY_FULL) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "hw_store_check_files: no output or verify %u",
+    if ((unsigned)verify > HW_VERIFY_FULL) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "hw_store_check_files: verify is %u",
                         (unsigned)verify);
     }
-    *verification = (hw_verification){.how = HW_VERIFIED_HEADER};
+    HW_TRY(HWI_GIVE(hw_verification, verification, &full, error)); /* before anything is read */
     if (verify == HW_VERIFY_HEADER) {
         return HW_OK;
     }
@@ -212,5 +214,5 @@ hw_status hw_store_check_files(const hw_store *store, hw_verify verify, const ch
         close(mark.fd);
     }
     free(mark.path);
-    return status;
+    return status == HW_OK ? HWI_GIVE(hw_verification, verification, &full, error) : status;
 }

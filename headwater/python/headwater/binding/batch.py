@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ctypes import addressof, byref, c_size_t, c_uint32
+from ctypes import byref, c_size_t
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwater.binding.constants import DTYPES
-from headwater.binding.header import STRUCTS
-from headwater.binding.library import Handle, lib, own, view
+from headwater.binding.library import Handle, as_dict, lib, own, read, view
 
 
 class Layout:
@@ -23,7 +22,7 @@ class Layout:
 
     def __init__(self, batch: Handle) -> None:
         count = lib.hw_batch_tensor_count(batch)
-        tensors = [lib.hw_batch_tensor(batch, number) for number in range(count)]
+        tensors = [read("hw_tensor", lib.hw_batch_tensor, batch, number) for number in range(count)]
         size = c_size_t()
         start = lib.hw_batch_memory(batch, byref(size))
         self.bytes = size.value
@@ -43,7 +42,7 @@ class Layout:
 
 def sizes_of(batch: Handle) -> bytes:
     """The dimensions that differ from batch to batch, as a key."""
-    return bytes(lib.hw_batch_get_sizes(batch))
+    return bytes(read("hw_batch_sizes", lib.hw_batch_get_sizes, batch))
 
 
 class Batch:
@@ -68,8 +67,7 @@ class Batch:
 
 def batch_fields() -> list[tuple[str, str, tuple[str, ...], bool, str | None, str]]:
     """The batch format: (name, dtype, dims, info, when, meaning) per array."""
-    count = c_uint32()
-    start = lib.hw_batch_fields(byref(count))
+    numbers = range(lib.hw_batch_field_count())
     return [
         (
             field.name.decode(),
@@ -79,13 +77,12 @@ def batch_fields() -> list[tuple[str, str, tuple[str, ...], bool, str | None, st
             None if field.when is None else field.when.decode(),
             field.meaning.decode(),
         )
-        for field in (STRUCTS["hw_batch_field"] * count.value).from_address(start)
+        for field in (read("hw_batch_field", lib.hw_batch_field_at, number) for number in numbers)
     ]
 
 
 def calendar_tables() -> dict[str, NDArray[np.float32]]:
     """float32 (sin, cos) pairs of the cyclic parts of a timestamp: sixtieths [60, 2], hours
     [24, 2], weekdays [7, 2], and dates [732, 6] by day of year + 366 in a leap year."""
-    tables = STRUCTS["hw_calendar_tables"]()
-    lib.hw_calendar_tables_fill(addressof(tables))
-    return {name: own(np.array(getattr(tables, name))) for name, _ in tables._fields_}
+    tables = as_dict(read("hw_calendar_tables", lib.hw_calendar_tables_fill))
+    return {name: own(np.array(table)) for name, table in tables.items()}

@@ -202,7 +202,7 @@ class Builder:
     def column_stats(self, column: SupportsIndex, /) -> dict[str, int | float]:
         """value_count, null_count, mean, std, min, max, min_us, max_us, true_count,
         category_start, category_count."""
-        stats = STRUCTS["hw_column_stats"]()
+        stats = filled("hw_column_stats")
         self._call(lib.hw_builder_column_stats, u32(column), byref(stats))
         return as_dict(stats)
 

@@ -142,6 +142,13 @@ def filled(struct: str, **values: Any) -> Any:
     return made
 
 
+def read(struct: str, function: Any, *arguments: Any) -> Any:
+    """The struct, by its name in C, that a function fills as the last argument before its error."""
+    made = filled(struct)
+    call(function, *arguments, byref(made))
+    return made
+
+
 def as_dict(made: Structure) -> dict[str, Any]:
-    """The fields of a struct, in their order."""
-    return {field[0]: getattr(made, field[0]) for field in made._fields_}
+    """The fields of a struct that was read, in their order."""
+    return {field[0]: getattr(made, field[0]) for field in made._fields_[1:]}

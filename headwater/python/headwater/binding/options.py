@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from ctypes import (
     addressof,
-    byref,
     c_double,
     c_int32,
     c_uint,
@@ -22,7 +21,7 @@ from typing import Any
 
 from headwater.binding import header
 from headwater.binding.conversions import CONVERSIONS, i64_array, u32_array, weights
-from headwater.binding.library import lib
+from headwater.binding.library import lib, read
 
 ITEMS: dict[int, Any] = {
     header.HW_OPTION_FLAG: c_uint8,
@@ -84,9 +83,8 @@ def _read(field: Any) -> Option:
 
 def option_fields() -> dict[str, Option]:
     """The options of a sampler by name, in the order of the struct."""
-    count = c_uint32()
-    start = lib.hw_sampler_options_fields(byref(count))
-    rows = (header.STRUCTS["hw_option_field"] * count.value).from_address(start)
+    numbers = range(lib.hw_option_field_count())
+    rows = (read("hw_option_field", lib.hw_option_field_at, number) for number in numbers)
     return {option.name: option for option in map(_read, rows)}
 
 

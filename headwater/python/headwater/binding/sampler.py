@@ -20,9 +20,8 @@ from headwater.binding.header import (
     HW_NO_MEMORY,
     HW_OK,
     HW_TIMED_OUT,
-    STRUCTS,
 )
-from headwater.binding.library import Error, Handle, as_dict, error_of, lib, own
+from headwater.binding.library import Error, Handle, as_dict, error_of, lib, own, read
 from headwater.binding.options import SamplerOptions, in_python
 from headwater.binding.store import Store
 from headwater.errors import SamplerShutdown
@@ -83,7 +82,7 @@ class Sampler:
         lib.hw_sampler_shutdown(handle)
         with suppress(RuntimeError):  # a forked child has none
             self._last_positions = [self._position(handle, split) for split in STREAMS]
-            self._last_stats = as_dict(lib.hw_sampler_get_stats(handle))
+            self._last_stats = self._stats(handle)
         self._handle = None
         for reference in self.passes.valuerefs():
             run = reference()
@@ -138,13 +137,12 @@ class Sampler:
         """batch_size, sequence_length, max_rows, text_budget, text_dim, parent_slots,
         contexts_per_batch, contexts_per_sequence, max_targets_per_type, usual_texts,
         cells_per_batch, rows_per_batch, context_length, max_context_rows."""
-        return as_dict(lib.hw_sampler_shape(self.open_handle()))
+        return as_dict(read("hw_shape", lib.hw_sampler_shape, self.open_handle()))
 
     def flat_shape(self, task: SupportsIndex, /) -> dict[str, Any]:
         """Of a task in the flat layout: cells, rows, pass_cells, pass_rows, sampled, capped."""
-        shape = STRUCTS["hw_flat_shape"]()
-        call(lib.hw_sampler_flat_shape, self.open_handle(), u32(task), byref(shape))
-        return as_dict(shape)
+        handle = self.open_handle()
+        return as_dict(read("hw_flat_shape", lib.hw_sampler_flat_shape, handle, u32(task)))
 
     def seed_count(self, split: SupportsIndex, task: SupportsIndex, /) -> int:
         """Seeds of a (split, task) over all ranks."""
@@ -167,9 +165,8 @@ class Sampler:
 
     def target_stats(self, task: SupportsIndex, /) -> dict[str, int | float]:
         """train_count, null_count, mean, std, column_mean, column_std."""
-        stats = STRUCTS["hw_target_stats"]()
-        call(lib.hw_sampler_target_stats, self.open_handle(), u32(task), byref(stats))
-        return as_dict(stats)
+        handle = self.open_handle()
+        return as_dict(read("hw_target_stats", lib.hw_sampler_target_stats, handle, u32(task)))
 
     # ---- positions and statistics ------------------------------------------------------------
 
@@ -196,7 +193,11 @@ class Sampler:
     def stats(self) -> dict[str, int]:
         """The counters of hw_sampler_stats."""
         handle = self._handle
-        return as_dict(lib.hw_sampler_get_stats(handle)) if handle else self._last_stats
+        return self._stats(handle) if handle else self._last_stats
+
+    @staticmethod
+    def _stats(handle: Handle) -> dict[str, int]:
+        return as_dict(read("hw_sampler_stats", lib.hw_sampler_get_stats, handle))
 
 
 def _seconds(timeout: float) -> float:

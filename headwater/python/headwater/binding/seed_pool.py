@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwater.binding.conversions import u32, u32_array, u64
-from headwater.binding.header import STRUCTS
-from headwater.binding.library import Handle, call, lib, own
+from headwater.binding.library import Handle, call, filled, lib, own
 from headwater.binding.options import SamplerOptions
 from headwater.binding.store import Store
 
@@ -68,7 +67,7 @@ class SeedPool:
         that ends. AT_ONCE of them are drawn at a time, so that Ctrl-C is answered in between."""
         task, taken, batches, size = c_uint32(), c_uint32(), c_uint64(), u32(count)
         arrays = {name: np.empty(size, dtype) for name, dtype, _ in DRAWN}
-        drawn = STRUCTS["hw_drawn_seeds"]()
+        drawn = filled("hw_drawn_seeds")
         ends = (c_uint64 * self.task_count)()
         done = 0
         while done < size:

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from headwater.binding.background import listen
 from headwater.binding.conversions import UINT32_MAX, path, u32
-from headwater.binding.header import CALLBACKS, STRUCTS
-from headwater.binding.library import Handle, as_dict, call, lib, own, view
+from headwater.binding.header import CALLBACKS
+from headwater.binding.library import Handle, as_dict, call, filled, lib, own, read, view
 
 KEY_PART_BYTES_MAX = 2**31 - 1
 SEED_ARRAYS = {
@@ -60,7 +60,7 @@ class Store:
     def counts(self) -> dict[str, int]:
         """table_count, column_count, key_count, task_count, row_count, category_count, text_count,
         text_dim."""
-        return as_dict(lib.hw_store_get_counts(self.open_handle()))
+        return as_dict(read("hw_store_counts", lib.hw_store_get_counts, self.open_handle()))
 
     def fingerprint(self) -> str:
         """32 hex digits over the contents."""
@@ -101,7 +101,7 @@ class Store:
         /,
     ) -> tuple[int, str]:
         """How it was verified (VERIFIED), and why that is not remembered, or ''."""
-        handle, found = self.open_handle(), STRUCTS["hw_verification"]()
+        handle, found = self.open_handle(), filled("hw_verification")
         how, where = u32(verify), None if folder is None else path(folder)
 
         def work(tell: Callable[..., int]) -> None:
@@ -142,8 +142,7 @@ class Store:
         self, row: SupportsIndex, column: SupportsIndex, /
     ) -> tuple[int, bool, float, int, int]:
         """(stype, is_null, number, time_us, index) of a row in a global column of its table."""
-        handle, cell = self.open_handle(), STRUCTS["hw_cell"]()
-        call(lib.hw_store_cell, handle, u32(row), u32(column), byref(cell))
+        cell = read("hw_cell", lib.hw_store_cell, self.open_handle(), u32(row), u32(column))
         return cell.stype, bool(cell.is_null), cell.number, cell.time_us, cell.index
 
     def parent(self, row: SupportsIndex, key: SupportsIndex, /) -> int | None:
@@ -189,15 +188,15 @@ class Store:
         """float16 [count, text_dim]: the embeddings of a kind."""
         handle, data, count = self.open_handle(), c_void_p(), c_uint64()
         call(lib.hw_store_vectors, handle, u32(kind), byref(data), byref(count))
-        width = lib.hw_store_get_counts(handle).text_dim
+        width = self.counts()["text_dim"]
         return view(handle, data.value, "<f2", (count.value, width))
 
     def seeds(self, task: SupportsIndex, /) -> dict[str, NDArray[Any]]:
         """anchors uint32, obs_times int64, targets uint64 (float64 bits, us, 0/1 or index in the
         block), states uint8 (label state | split << 4), key_hashes uint64, positions uint32, and
         label_times int64 where the task says when labels are known; all [seeds]."""
-        handle, found = self.open_handle(), STRUCTS["hw_seeds"]()
-        call(lib.hw_store_seeds, handle, u32(task), byref(found))
+        handle = self.open_handle()
+        found = read("hw_seeds", lib.hw_store_seeds, handle, u32(task))
         return {
             name: view(handle, cast(getattr(found, name), c_void_p).value, typestr, (found.count,))
             for name, typestr in SEED_ARRAYS.items()

@@ -1,6 +1,6 @@
 """Options of `Sampler`: what each is called, takes and means, by the library's table of them.
 
-The table of headwater.h (`hw_sampler_options_fields`) is the only place that lists them: the
+The table of headwater.h (`hw_option_field_at`) is the only place that lists them: the
 signature and the help of `Sampler`, the checks, the struct that C gets and what a saved state holds
 follow from it. What Python has in another form than C stands here: names instead of numbers, times
 of any kind, None where C chooses.

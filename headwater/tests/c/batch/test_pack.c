@@ -2,6 +2,7 @@
  * packing copies is test_packing.py's. */
 #include "batch/pack.h"
 #include "support/fixtures.h"
+#include "support/read.h"
 #include "support/unit_test.h"
 
 /* 10 cells and 4 rows to a sequence, of which there are three. */
@@ -64,7 +65,7 @@ static void batches_packed_by_threads_are_those_packed_by_one(void **state) {
             hw_batch_release(fixture_next(sampler, HW_TRAIN));
         }
         hw_sampler_shutdown(sampler); /* a thread adds its counters a little after its batch */
-        hw_sampler_stats stats = hw_sampler_get_stats(sampler);
+        hw_sampler_stats stats = stats_of(sampler);
         assert_true(stats.contexts_cut > 0 && stats.contexts_dropped > 0);
         assert_true(stats.sequences >= 2 * 12 * 21);
         assert_true(stats.packed_cells + stats.cells_cut <= stats.cells);

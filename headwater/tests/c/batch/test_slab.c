@@ -2,6 +2,7 @@
  * behind them. */
 #include "base/huge_pages.h"
 #include "batch/slab.h"
+#include "support/read.h"
 #include "support/unit_test.h"
 
 static const uint64_t SIZES[] = {1, 64, 4097, (uint64_t)3 << 20}; /* heap, heap, heap, huge pages */
@@ -66,16 +67,16 @@ static void a_batch_shows_as_many_texts_as_its_sizes_say(void **state) {
     assert_int_equal(hwi_pool_open(&plan, 1, &pool, &error), HW_OK);
     for (int turn = 0; turn < 2; turn++) {
         hw_batch *batch = take(pool);
-        assert_int_equal(hw_batch_get_sizes(batch).texts, 0);
-        assert_int_equal(hw_batch_tensor(batch, 1).shape[0], 9);
-        assert_int_equal(hw_batch_tensor(batch, 1).bytes, 72);
+        assert_int_equal(sizes_of(batch).texts, 0);
+        assert_int_equal(tensor_of(batch, 1).shape[0], 9);
+        assert_int_equal(tensor_of(batch, 1).bytes, 72);
         hwi_batch_set_sizes(batch, (hw_batch_sizes){.texts = 5});
-        assert_int_equal(hw_batch_get_sizes(batch).texts, 5);
-        assert_int_equal(hw_batch_tensor(batch, 0).shape[0], 1);
-        assert_int_equal(hw_batch_tensor(batch, 0).bytes, 4);
-        assert_int_equal(hw_batch_tensor(batch, 1).shape[0], 5);
-        assert_int_equal(hw_batch_tensor(batch, 1).shape[1], 4);
-        assert_int_equal(hw_batch_tensor(batch, 1).bytes, 40);
+        assert_int_equal(sizes_of(batch).texts, 5);
+        assert_int_equal(tensor_of(batch, 0).shape[0], 1);
+        assert_int_equal(tensor_of(batch, 0).bytes, 4);
+        assert_int_equal(tensor_of(batch, 1).shape[0], 5);
+        assert_int_equal(tensor_of(batch, 1).shape[1], 4);
+        assert_int_equal(tensor_of(batch, 1).bytes, 40);
         hw_batch_release(batch);
     }
     hwi_pool_close(pool);

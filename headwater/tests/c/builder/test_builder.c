@@ -201,7 +201,7 @@ static void declarations_that_contradict_are_refused(void **state) {
 /* ---- what is counted --------------------------------------------------------------------- */
 
 static hw_column_stats stats_of(const struct bench *bench, uint32_t column) {
-    hw_column_stats stats;
+    hw_column_stats stats = {.struct_bytes = sizeof stats};
     assert_int_equal(hw_builder_column_stats(bench->b, column, &stats, NULL), HW_OK);
     return stats;
 }

@@ -358,7 +358,7 @@ static void what_the_flat_layout_does_not_have_is_refused(void **state) {
     };
     hw_sampler *sampler = NULL;
     hw_batch *batch = NULL;
-    hw_flat_shape shape;
+    hw_flat_shape shape = {.struct_bytes = sizeof shape};
     hw_error error = {.message = ""};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         hw_sampler_options options = flat_options();

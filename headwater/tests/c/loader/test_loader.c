@@ -19,6 +19,7 @@
 #include "support/endings.h"
 #include "support/fixtures.h"
 #include "support/league.h"
+#include "support/read.h"
 #include "support/unit_test.h"
 
 static hw_sampler_options small_options(void) {
@@ -262,13 +263,13 @@ static void a_batch_outlives_its_sampler_and_its_slab_returns_to_the_pool(void *
     for (int k = 0; k < 20; k++) {
         kept[k] = fixture_next(sampler, HW_TRAIN);
     }
-    assert_true(hw_sampler_get_stats(sampler).slab_count >= 20);
+    assert_true(stats_of(sampler).slab_count >= 20);
     for (int k = 1; k < 20; k++) {
         hw_batch_release(kept[k]);
     }
     /* kept; the queues of train (raised to what fills three workers of 16) and val; as many unused
      * ones in the pool, and 2 more */
-    assert_true(hw_sampler_get_stats(sampler).slab_count <= 1 + 2 * (4 + 1) + 2);
+    assert_true(stats_of(sampler).slab_count <= 1 + 2 * (4 + 1) + 2);
     hw_sampler_close(sampler);
     assert_true(*(const uint32_t *)fixture_array(kept[0], "num_sequences") == 19);
     hw_batch_release(kept[0]);
@@ -597,10 +598,10 @@ static void the_prefetch_that_is_chosen_keeps_all_threads_busy(void **state) {
     hw_sampler *sampler = open_sampler(state, &options);
     uint32_t limit = sampler->endless[HW_TRAIN].capacity;
     assert_true(limit > 3);
-    for (int i = 0; i < 5000 && hw_sampler_get_stats(sampler).train_queue < limit; i++) {
+    for (int i = 0; i < 5000 && stats_of(sampler).train_queue < limit; i++) {
         usleep(1000);
     }
-    assert_int_equal(hw_sampler_get_stats(sampler).train_queue, limit);
+    assert_int_equal(stats_of(sampler).train_queue, limit);
     assert_int_equal(sampler->endless[HW_VAL].capacity, 1);
     hw_sampler_close(sampler);
 }
@@ -612,7 +613,7 @@ static void time_is_accounted_for_while_threads_sleep(void **state) {
     hw_sampler *sampler = open_sampler(state, &options);
     hw_batch_release(fixture_next(sampler, HW_TRAIN));
     usleep(50000); /* the queue fills, then three threads sleep */
-    hw_sampler_stats stats = hw_sampler_get_stats(sampler);
+    hw_sampler_stats stats = stats_of(sampler);
     assert_true(stats.producer_wait_ns > 50000000);
     assert_true(stats.elapsed_ns > 50000000);
     assert_true(stats.producer_wait_ns <= 3 * stats.elapsed_ns);

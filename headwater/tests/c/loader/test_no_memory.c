@@ -3,6 +3,7 @@
 
 #include "support/fixtures.h"
 #include "support/league.h"
+#include "support/read.h"
 #include "support/scarce.h"
 #include "support/survey.h"
 #include "support/trials.h"
@@ -46,7 +47,7 @@ static void open_and_verify(void *context) {
     AGAIN(hw_store_open(shop->path, shop->load, &store, &error));
     AGAIN(hw_store_verify(store, NULL, NULL, &fault_count, &error));
     assert_int_equal(fault_count, 0);
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     AGAIN(hw_store_check_files(store, HW_VERIFY_FULL, shop->directory, NULL, NULL, &found, &error));
     assert_int_equal(found.how, HW_VERIFIED_NOW);
     hw_store_close(store);
@@ -99,9 +100,8 @@ static void compare(struct shop *shop, uint64_t digest) {
 
 /* The task, or seed table, whose ad-hoc seeds are books. */
 static uint32_t task_of_books(const struct shop *shop) {
-    return shop->options.seed_tables != NULL
-               ? hw_store_get_counts(shop->store).task_count + (uint32_t)BOOKS
-               : (uint32_t)TASK_PRICE;
+    return shop->options.seed_tables != NULL ? counts_of(shop->store).task_count + (uint32_t)BOOKS
+                                             : (uint32_t)TASK_PRICE;
 }
 
 static const uint32_t book_rows[] = {4, 7, 5};

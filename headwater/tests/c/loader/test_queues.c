@@ -10,6 +10,7 @@
 
 #include "headwater.h"
 #include "support/league.h"
+#include "support/read.h"
 #include "support/unit_test.h"
 
 enum { PREFETCH = 6, PREFETCH_VAL = 4, TRAIN_BATCHES = 4000 };
@@ -38,10 +39,10 @@ static void take(hw_sampler *sampler, hw_split split) {
 }
 
 static void wait_for_queues(hw_sampler *sampler, uint32_t train, uint32_t val) {
-    hw_sampler_stats stats = hw_sampler_get_stats(sampler);
+    hw_sampler_stats stats = stats_of(sampler);
     for (int i = 0; i < 10000 && (stats.train_queue != train || stats.val_queue != val); i++) {
         usleep(1000);
-        stats = hw_sampler_get_stats(sampler);
+        stats = stats_of(sampler);
     }
     assert_int_equal(stats.train_queue, train);
     assert_int_equal(stats.val_queue, val);
@@ -51,7 +52,7 @@ static void val_is_made_ahead_from_the_first_batch_that_is_asked_for(void **stat
     hw_sampler *sampler = open_sampler(state);
     wait_for_queues(sampler, PREFETCH, 0);
     usleep(20000);
-    assert_int_equal(hw_sampler_get_stats(sampler).batches, PREFETCH);
+    assert_int_equal(stats_of(sampler).batches, PREFETCH);
     take(sampler, HW_VAL);
     wait_for_queues(sampler, PREFETCH, PREFETCH_VAL);
     hw_sampler_close(sampler);
@@ -67,7 +68,7 @@ static void a_queue_is_as_long_as_it_is_said_to_be(void **state) {
         }
         wait_for_queues(sampler, expected, 0);
         usleep(20000);
-        assert_int_equal(hw_sampler_get_stats(sampler).batches, 40 + expected);
+        assert_int_equal(stats_of(sampler).batches, 40 + expected);
         hw_sampler_close(sampler);
     }
 }
@@ -77,7 +78,7 @@ static void train_stays_full_while_val_is_evaluated(void **state) {
     wait_for_queues(sampler, PREFETCH, 0);
     for (int i = 0; i < 50; i++) {
         take(sampler, HW_VAL);
-        assert_int_equal(hw_sampler_get_stats(sampler).train_queue, PREFETCH);
+        assert_int_equal(stats_of(sampler).train_queue, PREFETCH);
     }
     for (uint32_t epoch = 0; epoch < 50; epoch++) {
         hw_pass *pass = NULL;
@@ -86,7 +87,7 @@ static void train_stays_full_while_val_is_evaluated(void **state) {
         MUST(hw_pass_next(pass, -1, NULL, NULL, &batch, &error));
         hw_batch_release(batch);
         hw_pass_close(pass);
-        assert_int_equal(hw_sampler_get_stats(sampler).train_queue, PREFETCH);
+        assert_int_equal(stats_of(sampler).train_queue, PREFETCH);
     }
     hw_sampler_close(sampler);
 }
@@ -133,12 +134,12 @@ static void passes_of_one_batch_are_made_before_they_are_asked_for(void **state)
             hw_pass_open_chosen(sampler, TASK_SCORE, &(uint32_t){i}, NULL, 1, &passes[i], &error),
             &error, "pass");
     }
-    for (int i = 0; i < 10000 && hw_sampler_get_stats(sampler).pass_queue < PASSES; i++) {
+    for (int i = 0; i < 10000 && stats_of(sampler).pass_queue < PASSES; i++) {
         usleep(1000);
     }
     for (uint32_t i = 0; i < PASSES; i++) {
         hw_batch *batch = NULL;
-        assert_int_equal(hw_sampler_get_stats(sampler).pass_queue, PASSES - i);
+        assert_int_equal(stats_of(sampler).pass_queue, PASSES - i);
         fixture_check(hw_pass_next(passes[i], 0, NULL, NULL, &batch, &error), &error, "next");
         assert_int_equal(*(const uint32_t *)fixture_array(batch, "seed_index"), i);
         hw_batch_release(batch);

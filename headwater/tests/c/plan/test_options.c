@@ -4,16 +4,18 @@
 #include "support/fixtures.h"
 #include "support/unit_test.h"
 
-static const hw_option_field *field_of(const char *name) {
-    uint32_t count = 0;
-    const hw_option_field *fields = hw_sampler_options_fields(&count);
-    for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(fields[i].name, name) == 0) {
-            return &fields[i];
-        }
+static hw_option_field field_at(uint32_t index) {
+    hw_option_field field = {.struct_bytes = sizeof field};
+    assert_int_equal(hw_option_field_at(index, &field, NULL), HW_OK);
+    return field;
+}
+
+static hw_option_field field_of(const char *name) {
+    uint32_t index = 0;
+    while (strcmp(field_at(index).name, name) != 0) {
+        index++;
     }
-    fail_msg("no option '%s'", name);
-    return NULL;
+    return field_at(index);
 }
 
 static void defaults_are_those_of_the_python_front(void **state) {
@@ -53,11 +55,12 @@ static void only_the_bytes_that_are_said_are_written(void **state) {
 static void rows_are_in_the_struct_apart_and_say_what_they_are(void **state) {
     static const size_t sizes[] = {1, 4, 4, 4, 8, 8}; /* by type */
     size_t end = sizeof(size_t);
-    uint32_t count = 0;
-    const hw_option_field *fields = hw_sampler_options_fields(&count);
+    uint32_t count = hw_option_field_count();
     assert_int_equal(count, 47);
+    assert_int_equal(hw_option_field_at(count, &(hw_option_field){.struct_bytes = 8}, NULL),
+                     HW_BAD_ARGUMENT);
     for (uint32_t i = 0; i < count; i++) {
-        const hw_option_field *field = &fields[i];
+        const hw_option_field read = field_at(i), *field = &read;
         assert_true(field->offset >= end); /* in the order of the struct */
         int is_list = field->type >= HW_OPTION_TIMES;
         end = field->offset + (is_list ? sizeof(void *) : field->count * sizes[field->type]);
@@ -69,10 +72,10 @@ static void rows_are_in_the_struct_apart_and_say_what_they_are(void **state) {
         }
         assert_int_equal(words, field->type == HW_OPTION_WORD ? (uint32_t)field->most + 1 : 0);
     }
-    assert_string_equal(field_of("child_order")->words[HW_CHILDREN_RECENT], "recent");
-    assert_string_equal(field_of("layout")->words[HW_LAYOUT_COMPACT], "compact");
-    assert_int_equal(field_of("split_ratios")->count, 3);
-    assert_true(field_of("seed")->decides_contexts && !field_of("layout")->decides_contexts);
+    assert_string_equal(field_of("child_order").words[HW_CHILDREN_RECENT], "recent");
+    assert_string_equal(field_of("layout").words[HW_LAYOUT_COMPACT], "compact");
+    assert_int_equal(field_of("split_ratios").count, 3);
+    assert_true(field_of("seed").decides_contexts && !field_of("layout").decides_contexts);
 }
 
 /* The default options with one that is changed. */

@@ -30,7 +30,8 @@ static hw_seed_pool *open_pool(void **state, uint32_t task, uint8_t require_labe
 
 static hw_status draw(hw_seed_pool *pool, uint32_t count, struct drawn *drawn, uint32_t *taken) {
     uint32_t task = 0;
-    hw_drawn_seeds into = {.seeds = drawn->seeds,
+    hw_drawn_seeds into = {.struct_bytes = sizeof into,
+                           .seeds = drawn->seeds,
                            .epochs = drawn->epochs,
                            .rows = drawn->rows,
                            .obs_times = drawn->obs_times,

@@ -14,6 +14,7 @@
 
 #include "format/format.h"
 #include "support/damage.h"
+#include "support/read.h"
 #include "support/unit_test.h"
 
 static const char *golden_path;
@@ -82,7 +83,7 @@ static void batches_of_the_golden_store_never_change(void **state) {
         hw_batch *batch = NULL;
         MUST(hw_sampler_batch(sampler, HW_TRAIN, k, &batch, &error));
         for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
-            hw_tensor tensor = hw_batch_tensor(batch, i);
+            hw_tensor tensor = tensor_of(batch, i);
             for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
                 if (strcmp(tensor.name, names[n]) == 0) {
                     digest = hw_hash64(tensor.data, tensor.bytes, digest);

@@ -56,7 +56,7 @@ static int discharge(void **state) {
 
 /* How a sound store was verified. */
 static hw_verified verified(const hw_store *store, hw_verify verify, const char *folder) {
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     MUST(hw_store_check_files(store, verify, folder, NULL, NULL, &found, &error));
     assert_int_equal(found.not_remembered[0] != 0, folder == NULL && verify != HW_VERIFY_HEADER);
     return found.how;
@@ -87,7 +87,7 @@ static void restore(const struct patient_file *file, size_t at) {
 
 static void demand_fault(const char *path, hw_load load, const char *file, size_t at) {
     hw_store *store = NULL;
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     hw_error error = {.message = ""};
     hw_status status = hw_store_open(path, load, &store, &error);
     if (status == HW_OK) {
@@ -140,7 +140,7 @@ static void the_message_says_where_and_what_to_do(void **state) {
     const struct hwi_section_info *sections =
         (const void *)(texts->bytes + sizeof(struct hwi_file_header));
     char expected[500];
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     hw_error error = {.message = ""};
     assert_int_equal(texts->kind, HWI_FILE_TEXTS);
     flip(texts, sections[1].offset);
@@ -160,7 +160,7 @@ static void the_message_says_where_and_what_to_do(void **state) {
 static void a_file_that_became_shorter_is_a_fault(void **state) {
     const struct ward *ward = *state;
     const struct patient_file *graph = &ward->patient->files[3];
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     hw_error error = {.message = ""};
     assert_int_equal(graph->kind, HWI_FILE_GRAPH);
     damage_write_file(graph->path, graph->bytes, graph->size - 1);
@@ -245,7 +245,7 @@ static void a_file_that_is_put_back_with_its_times_is_read_again(void **state) {
         assert_int_equal(stat(file->path, &info), 0);
         const struct timespec times[2] = {info.st_atim, info.st_mtim};
         for (int is_damaged = 1; is_damaged >= 0; is_damaged--) {
-            hw_verification found;
+            hw_verification found = {.struct_bytes = sizeof found};
             hw_error found_error = {.message = ""};
             (is_damaged ? flip : restore)(file, file->size / 2);
             assert_int_equal(utimensat(AT_FDCWD, file->path, times, 0), 0);
@@ -266,7 +266,7 @@ static void a_file_that_is_put_back_with_its_times_is_read_again(void **state) {
 static void a_full_reading_that_finds_damage_forgets(void **state) {
     struct ward *ward = *state;
     const struct patient_file *books = &ward->patient->files[2];
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     char identity[33];
     assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
     flip(books, books->size / 2);
@@ -285,7 +285,7 @@ static void a_full_reading_that_finds_damage_forgets(void **state) {
 
 static void only_a_regular_file_is_a_mark(void **state) {
     const struct ward *ward = *state;
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     char *target = fixture_path(ward->scratch, "target");
     assert_int_equal(verified(ward->store, HW_VERIFY_ONCE, ward->folder), HW_VERIFIED_NOW);
     for (int is_there = 0; is_there < 2; is_there++) {
@@ -308,7 +308,7 @@ static void only_a_regular_file_is_a_mark(void **state) {
 
 static void a_folder_that_cannot_be_made_is_said(void **state) {
     const struct ward *ward = *state;
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     char *file = fixture_path(ward->scratch, "cache");
     damage_write_file(file, "", 0);
     assert_int_equal(check(ward, HW_VERIFY_ONCE, &found), HW_OK);
@@ -324,7 +324,7 @@ static void a_mark_that_cannot_be_written_is_said(void **state) {
     assert_true(child >= 0);
     if (child == 0) {
         const struct rlimit none = {.rlim_max = RLIM_INFINITY};
-        hw_verification found = {.how = HW_VERIFIED_HEADER};
+        hw_verification found = {.struct_bytes = sizeof found};
         (void)signal(SIGXFSZ, SIG_IGN);
         (void)setrlimit(RLIMIT_FSIZE, &none);
         hw_status status = check(ward, HW_VERIFY_ONCE, &found);
@@ -367,7 +367,7 @@ static int watch(void *context, uint64_t done_bytes, uint64_t total_bytes) {
 static void a_reading_that_is_interrupted_remembers_nothing(void **state) {
     const struct ward *ward = *state;
     struct watch seen = {.answer = 1, .lock = -1};
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     hw_error error = {.message = ""};
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < ward->store->file_count; i++) {
@@ -389,7 +389,7 @@ static void a_reading_that_is_interrupted_remembers_nothing(void **state) {
 
 static void whoever_waits_for_a_reading_does_not_read(void **state) {
     const struct ward *ward = *state;
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     hw_error error = {.message = ""};
     struct watch seen = {.answer = 1, .mark = ward->mark, .lock = -1};
     assert_int_equal(hw_store_check_files(ward->store, HW_VERIFY_ONCE, ward->folder, watch, &seen,
@@ -423,7 +423,7 @@ static void a_process_that_is_killed_leaves_nothing_believed(void **state) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        hw_verification found;
+        hw_verification found = {.struct_bytes = sizeof found};
         (void)!hw_store_check_files(ward->store, HW_VERIFY_ONCE, ward->folder, end_process, NULL,
                                     &found, NULL);
         _exit(0);
@@ -437,7 +437,7 @@ static void a_process_that_is_killed_leaves_nothing_believed(void **state) {
 
 static void nonsense_is_refused(void **state) {
     const struct ward *ward = *state;
-    hw_verification found;
+    hw_verification found = {.struct_bytes = sizeof found};
     assert_int_equal(
         hw_store_check_files(ward->store, HW_VERIFY_FULL + 1, NULL, NULL, NULL, &found, NULL),
         HW_BAD_ARGUMENT);

@@ -11,17 +11,18 @@
 #include "format/format.h"
 #include "store/store.h"
 #include "support/fixtures.h"
+#include "support/read.h"
 #include "support/unit_test.h"
 
 static hw_cell cell(const hw_store *store, uint32_t row, uint32_t column) {
-    hw_cell read = {0};
+    hw_cell read = {.struct_bytes = sizeof read};
     MUST(hw_store_cell(store, row, column, &read, &error));
     assert_int_equal(read.column, column);
     return read;
 }
 
 static void counts_are_those_of_the_tables(void **state) {
-    hw_store_counts counts = hw_store_get_counts(store_of(state));
+    hw_store_counts counts = counts_of(store_of(state));
     assert_int_equal(counts.table_count, 2);
     assert_int_equal(counts.column_count, BOOKSTORE_COLUMNS);
     assert_int_equal(counts.key_count, 2);
@@ -175,7 +176,7 @@ static void keys_are_found_and_only_those(void **state) {
 
 static void seeds_carry_target_state_and_key_hash(void **state) {
     const hw_store *store = store_of(state);
-    hw_seeds seeds;
+    hw_seeds seeds = {.struct_bytes = sizeof seeds};
     assert_int_equal(hw_store_seeds(store, TASK_PRICE, &seeds, NULL), HW_OK);
     assert_int_equal(seeds.count, 4);
     assert_memory_equal(seeds.anchors, ((uint32_t[]){3, 4, 6, 7}), 16);
@@ -196,8 +197,8 @@ static void arguments_out_of_range_are_refused(void **state) {
     const uint32_t *children = NULL;
     const void *key = NULL;
     const char *text = NULL;
-    hw_cell read;
-    hw_seeds seeds;
+    hw_cell read = {.struct_bytes = sizeof read};
+    hw_seeds seeds = {.struct_bytes = sizeof seeds};
     int64_t time;
     const int64_t *row_times = NULL;
     size_t bytes;

@@ -14,6 +14,7 @@
 #include "format/manifest.h"
 #include "format/writer.h"
 #include "store/store.h"
+#include "support/read.h"
 
 static void demand(int condition, const char *what) {
     if (!condition) {
@@ -57,7 +58,7 @@ struct patient *patient_admit(hw_store *(*make)(const char *store_path)) {
     demand(patient != NULL, "out of memory");
     patient->directory = fixture_directory();
     hw_store *store = make(patient->directory);
-    hw_store_counts counts = hw_store_get_counts(store);
+    hw_store_counts counts = counts_of(store);
     patient->build = strdup(hw_store_directory(store));
     hw_store_close(store);
     admit_file(patient, HWI_FILE_SCHEMA, 0);
@@ -187,7 +188,7 @@ void patient_flip(const struct patient *patient, uint32_t file, size_t at, uint8
 }
 
 static void read_row(const hw_store *store, const hw_store_counts *counts, uint32_t row) {
-    hw_cell cell;
+    hw_cell cell = {.struct_bytes = sizeof cell};
     int64_t time = 0;
     uint32_t out = 0, found = 0;
     size_t bytes = 0;
@@ -244,7 +245,7 @@ static void read_in_bulk(const hw_store *store, const hw_store_counts *counts) {
 }
 
 void damage_read_everything(const hw_store *store) {
-    hw_store_counts counts = hw_store_get_counts(store);
+    hw_store_counts counts = counts_of(store);
     for (uint32_t row = 0; row < counts.row_count; row++) {
         read_row(store, &counts, row);
     }

@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700
 
 #include "support/fixtures.h"
+#include "support/read.h"
 #include "support/scarce.h"
 
 #include <dirent.h>
@@ -410,7 +411,7 @@ hw_batch *fixture_next(hw_sampler *sampler, hw_split split) {
 
 const void *fixture_array(const hw_batch *batch, const char *name) {
     for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
-        hw_tensor tensor = hw_batch_tensor(batch, i);
+        hw_tensor tensor = tensor_of(batch, i);
         if (strcmp(tensor.name, name) == 0) {
             return tensor.data;
         }
@@ -423,7 +424,7 @@ uint64_t fixture_digest(hw_batch *batch) {
     size_t bytes = 0;
     const uint8_t *memory = hw_batch_memory(batch, &bytes);
     for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
-        hw_tensor tensor = hw_batch_tensor(batch, i);
+        hw_tensor tensor = tensor_of(batch, i);
         size_t place = (size_t)((const uint8_t *)tensor.data - memory);
         if (place > bytes || tensor.bytes > bytes - place) {
             fprintf(stderr, "fixture: '%s' lies outside its batch\n", tensor.name);

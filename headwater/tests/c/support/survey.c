@@ -1,5 +1,6 @@
 /* Sampling damaged stores; see survey.h. */
 #include "support/survey.h"
+#include "support/read.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +91,7 @@ hw_sampler_options survey_options(uint32_t variant) {
 /* NULL if the batch does not have the array. */
 static const void *find_array(const hw_batch *batch, const char *name, uint64_t *count) {
     for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
-        hw_tensor tensor = hw_batch_tensor(batch, i);
+        hw_tensor tensor = tensor_of(batch, i);
         if (strcmp(tensor.name, name) == 0) {
             *count = tensor.bytes / hw_dtype_bytes(tensor.dtype);
             return tensor.data;
@@ -226,10 +227,10 @@ static void check_targets(const hw_batch *batch) {
 
 /* Ids index embedding tables on a device, where nobody checks them again. */
 static void check_batch(const hw_store *store, const hw_batch *batch) {
-    hw_store_counts counts = hw_store_get_counts(store);
+    hw_store_counts counts = counts_of(store);
     uint64_t hash = 0, count = 0;
     for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
-        hw_tensor tensor = hw_batch_tensor(batch, i);
+        hw_tensor tensor = tensor_of(batch, i);
         hash = hw_hash64(tensor.data, tensor.bytes, hash); /* reads all of it */
     }
     const uint32_t *texts = find_array(batch, "num_texts", &count);
@@ -294,7 +295,7 @@ static void pass_over_splits(const hw_store *store, hw_sampler *sampler, uint32_
 
 static void pass_over_task(const hw_store *store, hw_sampler *sampler, uint32_t task,
                            struct survey *survey) {
-    hw_seeds seeds;
+    hw_seeds seeds = {.struct_bytes = sizeof seeds};
     hw_error error = {.message = ""};
     hw_pass *pass = NULL;
     uint32_t anchors[AD_HOC];
@@ -334,8 +335,8 @@ static void sample(hw_store *store, uint32_t variant, struct survey *survey) {
             take(store, status, batch, &error, survey);
         }
     }
-    uint32_t task_count = hw_store_get_counts(store).task_count;
-    for (uint32_t column = 0; column < hw_store_get_counts(store).column_count; column++) {
+    uint32_t task_count = counts_of(store).task_count;
+    for (uint32_t column = 0; column < counts_of(store).column_count; column++) {
         double mean, std;
         status = hw_sampler_column_scale(sampler, column, &mean, &std, &error);
         demand(status == HW_OK && std >= 0, error.message);
@@ -344,7 +345,7 @@ static void sample(hw_store *store, uint32_t variant, struct survey *survey) {
         pass_over_splits(store, sampler, task_count + options.seed_tables[i], survey);
     }
     for (uint32_t task = 0; options.seed_tables == NULL && task < task_count; task++) {
-        hw_target_stats stats;
+        hw_target_stats stats = {.struct_bytes = sizeof stats};
         demand(hw_sampler_target_stats(sampler, task, &stats, &error) == HW_OK, error.message);
         pass_over_task(store, sampler, task, survey);
     }

@@ -155,7 +155,7 @@ def test_all_that_the_tables_say_is_so_in_the_header(tmp_path: Path) -> None:
         ("int64_t timeout_ms,", "int32_t timeout_ms,"),
         ("const hw_store *store, uint32_t row,", "const hw_store *store, uint64_t row,"),
         ("hw_store *hw_store_retain", "void hw_store_retain"),
-        ("sizeof(hw_shape) == 56", "sizeof(hw_shape) == 60"),
+        ("sizeof(hw_shape) == 64", "sizeof(hw_shape) == 68"),
         ("offsetof(hw_task_spec, label_times) == 76", "offsetof(hw_task_spec, label_times) == 80"),
         ("->is_null, uint8_t:", "->is_null, uint32_t:"),
         ("->train_count, uint64_t:", "->train_count, double:"),
