@@ -130,8 +130,8 @@ static hw_status read_lane(const hw_store *store, uint32_t row, const struct hwi
     return HW_OK;
 }
 
-hw_status hwi_store_cell(const hw_store *store, uint32_t row, uint32_t column, hw_cell *cell,
-                         hw_error *error) {
+hw_status hw_store_cell(const hw_store *store, uint32_t row, uint32_t column, hw_cell *cell,
+                        hw_error *error) {
     const struct hwi_table *table = NULL;
     HW_TRY(get_table(store, row, &table, error));
     if (column - table->info->column_start >= table->info->column_count) {
@@ -149,15 +149,7 @@ hw_status hwi_store_cell(const hw_store *store, uint32_t row, uint32_t column, h
     if (!read.is_null) {
         HW_TRY(read_lane(store, row, info, record + info->lane_offset, &read, error));
     }
-    *cell = read;
-    return HW_OK;
-}
-
-hw_status hw_store_cell(const hw_store *store, uint32_t row, uint32_t column, hw_cell *cell,
-                        hw_error *error) {
-    hw_cell full;
-    HW_TRY(hwi_store_cell(store, row, column, &full, error));
-    return HWI_GIVE(hw_cell, cell, &full, error);
+    return HWI_GIVE(hw_cell, cell, &read, error);
 }
 
 hw_status hw_store_parent(const hw_store *store, uint32_t row, uint32_t key, uint32_t *parent,

@@ -39,8 +39,8 @@ static double cell_number(const hw_cell *cell, const struct hwi_column_info *inf
 
 hw_status hwi_store_number(const hw_store *store, uint32_t row, uint32_t column, double *number,
                            hw_error *error) {
-    hw_cell cell;
-    HW_TRY(hwi_store_cell(store, row, column, &cell, error));
+    hw_cell cell = {.struct_bytes = sizeof cell};
+    HW_TRY(hw_store_cell(store, row, column, &cell, error));
     *number = cell.is_null ? (double)NAN : cell_number(&cell, &store->columns[column]);
     return HW_OK;
 }

@@ -92,10 +92,6 @@ HWI_CHECK hw_status hwi_store_check_sizes(const hw_store *store, hw_error *error
 const char *hwi_store_name(const hw_store *store, struct hwi_name name, char *buffer,
                            size_t buffer_bytes);
 
-/* As hw_store_cell, without struct_bytes. */
-HWI_CHECK hw_status hwi_store_cell(const hw_store *store, uint32_t row, uint32_t column,
-                                   hw_cell *cell, hw_error *error);
-
 /* A cell as hw_store_column has it: NaN where it is NULL. */
 HWI_CHECK hw_status hwi_store_number(const hw_store *store, uint32_t row, uint32_t column,
                                      double *number, hw_error *error);
