@@ -638,9 +638,12 @@ HW_CHECK hw_status hw_option_field_at(uint32_t index, hw_option_field *field, hw
  * HW_NO_MEMORY also if the batches of a full queue would not fit into the machine's memory. */
 HW_CHECK hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options,
                                    hw_sampler **sampler, hw_error *error);
-/* Ends production and drops queued batches; waits end with HW_SHUT_DOWN. Idempotent. */
+/* Ends production and drops queued batches; waits end with HW_SHUT_DOWN, of passes too.
+ * Idempotent. */
 HW_API void hw_sampler_shutdown(hw_sampler *sampler);
-/* Shuts down and frees. Batches handed out stay valid. */
+HW_API hw_sampler *hw_sampler_retain(hw_sampler *sampler);
+/* Drops one reference, of which each open pass has one; the last shuts down and frees. Passes go on
+ * without the caller's: shut down first to end them. Batches handed out stay valid. */
 HW_API void hw_sampler_close(hw_sampler *sampler);
 
 /* B, S, R, D_t and P of this sampler's batches; seeds that a batch owns, and T, the most of them

@@ -11,6 +11,7 @@
 #include "batch/texts.h"
 #include "loader/batch_seeds.h"
 #include "loader/block.h"
+#include "loader/thread_pool.h"
 
 /* Sequences that one claim takes: few, so that threads share the last ones of a batch, and enough
  * that the mutex is taken once in about 100 us of a thread's time. */
@@ -19,7 +20,7 @@ enum { CLAIM_SEQUENCES = 4 };
 /* ---- waking ------------------------------------------------------------------------------ */
 
 void hwi_wake_everyone_locked(hw_sampler *sampler) {
-    pthread_cond_broadcast(&sampler->work);
+    hwi_wake_locked(sampler, sampler->thread_count);
     for (int split = 0; split < HWI_ENDLESS_COUNT; split++) {
         pthread_cond_broadcast(&sampler->endless[split].ready);
     }
@@ -29,8 +30,8 @@ void hwi_wake_everyone_locked(hw_sampler *sampler) {
 }
 
 void hwi_wake_locked(hw_sampler *sampler, uint32_t count) {
-    for (uint32_t i = 0; i < count && i < sampler->idle_count; i++) {
-        pthread_cond_signal(&sampler->work);
+    if (sampler->thread_pool != NULL) {
+        hwi_thread_pool_call(sampler->thread_pool, sampler, count);
     }
 }
 

@@ -5,7 +5,7 @@
 #include "loader/loader.h"
 
 void hwi_wake_everyone_locked(hw_sampler *sampler);
-/* Wakes as many idle threads as there is work for. */
+/* There may be work: wakes as many sleeping threads as can share it. */
 void hwi_wake_locked(hw_sampler *sampler, uint32_t count);
 void hwi_latch_locked(hw_sampler *sampler, hw_status status, const hw_error *error);
 /* A job of the stream with parts to claim, which may be started for it; NULL: nothing to do. */

@@ -26,15 +26,21 @@
  * Which seeds make batch n is batch_seeds.c's arithmetic; how a sequence is made is
  * batch/worker.c's.
  *
- *     streams.c   streams to the caller: waits, passes, positions
- *     jobs.c      batches in production: started, moved from phase to phase, dropped, recycled
- *     threads.c   the threads: claims, works, waits
- *     sampler.c   opens and closes all of it, and tells what it knows
+ *     streams.c      streams to the caller: waits, passes, positions
+ *     jobs.c         batches in production: started, moved from phase to phase, dropped, recycled
+ *     threads.c      what a thread does in a turn for a sampler: claims and works
+ *     thread_pool.c  the threads, which samplers share: which of them has a turn when
+ *     sampler.c      opens and closes all of it, and tells what it knows
  *
  * One mutex guards everything below that does not say otherwise; it is never held while a sequence
- * is made, memory is copied or a callback runs. Locks are taken in the order spare_mutex, mutex,
- * the pool's. An error in a thread is latched: production ends, every later next returns it. So is
- * one in the calling thread, but for HW_NO_MEMORY: nothing is lost, and the caller may ask again.
+ * is made, memory is copied or a callback runs. Locks are taken in the order shutdown_mutex,
+ * spare_mutex, mutex, and then the thread pool's or the slabs'; no thread holds the thread pool's
+ * during a turn. An error in a thread is latched: production ends, every later next
+ * returns it. So is one in the calling thread, but for HW_NO_MEMORY: nothing is lost, and the
+ * caller may ask again.
+ *
+ * References to a sampler are its callers' and its open passes'. Who drops the last one shuts it
+ * down and frees it, so that is never a thread of its own.
  */
 #ifndef HWI_LOADER_H
 #define HWI_LOADER_H
@@ -84,7 +90,7 @@ struct hwi_stream {
 
 struct hw_pass {
     struct hwi_stream stream; /* first: a job's stream leads back here */
-    struct hw_sampler *sampler; /* NULL: was closed before this pass */
+    struct hw_sampler *sampler; /* constant: a reference */
     struct hw_pass *next;
 };
 
@@ -94,11 +100,13 @@ struct hwi_claim {
     uint32_t next, end;
 };
 
-/* All of it but the counters is the thread's alone once it runs. */
+/* What one thread has in a sampler: the thread's alone, where nothing else is said, from
+ * hwi_thread_pool_serve to hwi_thread_pool_dismiss. */
 struct hwi_thread {
-    pthread_t id;
-    struct hw_sampler *sampler;
+    struct hw_sampler *sampler; /* constant, as is the worker */
     struct hwi_worker *worker;
+    int64_t rest_since_ns; /* guarded by the mutex: when it found nothing to do; 0: it works */
+    uint64_t last_turn, answered_call; /* guarded by the thread pool's mutex */
     struct hwi_claim claim;
     struct hwi_job **held; /* [held_count] the job of each work in the worker, in any order */
     uint32_t held_count;
@@ -111,9 +119,6 @@ struct hw_sampler {
     pid_t pid; /* constant: of the process that has the threads */
     int64_t opened_ns; /* constant */
     pthread_mutex_t mutex;
-    pthread_cond_t work; /* there may be a part to claim, or it is over */
-    uint32_t idle_count; /* threads that wait for it */
-    int64_t idle_since_ns; /* the sum of when they began to */
     struct hwi_stream endless[HWI_ENDLESS_COUNT];
     struct hw_pass *passes;
     struct hwi_job *unused_jobs;
@@ -122,11 +127,15 @@ struct hw_sampler {
     struct hwi_counters counters;
     uint64_t batch_count, producer_wait_ns, consumer_wait_ns;
     atomic_int shut_down; /* written with the mutex held */
-    struct hwi_thread *threads; /* constant [worker_count] */
-    uint32_t worker_count; /* constant */
-    uint32_t thread_count; /* that run: all of them unless one could not be started */
-    pthread_mutex_t join_mutex;
-    int joined; /* guarded by join_mutex */
+    pthread_mutex_t shutdown_mutex; /* held by whoever shuts down, until production has ended */
+    atomic_uint reference_count; /* not guarded */
+    struct hwi_thread_pool *thread_pool; /* NULL: no threads, or it was shut down */
+    struct hwi_thread *threads; /* constant [thread_count] */
+    uint32_t thread_count; /* constant */
+    /* guarded by the thread pool's mutex */
+    struct hw_sampler *next_served;
+    uint64_t call_count; /* of hwi_thread_pool_call */
+    uint32_t inside_count; /* threads that take a turn for it */
     pthread_mutex_t spare_mutex;
     struct hwi_worker *spare; /* guarded by spare_mutex, like the scratch: batches made in the
                                  calling thread */

@@ -1,9 +1,8 @@
 /* A sampler as a whole: opened, asked, shut down, closed; see loader.h. */
-#define _GNU_SOURCE 1 /* sched_getaffinity */
+#define _POSIX_C_SOURCE 200809L
+
 #include "loader/sampler.h"
 
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +15,7 @@
 #include "loader/batch_seeds.h"
 #include "loader/block.h"
 #include "loader/jobs.h"
+#include "loader/thread_pool.h"
 #include "loader/threads.h"
 #include "plan/open_plan.h"
 #include "plan/options.h"
@@ -23,7 +23,6 @@
 #include "shape/shape.h"
 
 enum {
-    DEFAULT_MAX_THREADS = 16,
     LEAST_CHOSEN_PREFETCH = 3,
     SURPLUS_SLABS = 2, /* kept beyond the queues: one in the caller's hands, one in its transfer */
 };
@@ -82,8 +81,11 @@ hw_status hw_sampler_get_stats(hw_sampler *sampler, hw_sampler_stats *wanted, hw
     stats.masked_over_limit = counters->masked_over_limit;
     stats.withheld_cells = counters->withheld_cells;
     int64_t now = hwi_now_ns();
-    stats.producer_wait_ns =
-        sampler->producer_wait_ns + (uint64_t)(now * sampler->idle_count - sampler->idle_since_ns);
+    stats.producer_wait_ns = sampler->producer_wait_ns;
+    for (uint32_t i = 0; i < sampler->thread_count; i++) {
+        int64_t since = sampler->threads[i].rest_since_ns;
+        stats.producer_wait_ns += since == 0 ? 0 : (uint64_t)(now - since);
+    }
     stats.consumer_wait_ns = sampler->consumer_wait_ns;
     stats.elapsed_ns = (uint64_t)(now - sampler->opened_ns);
     stats.threads = sampler->thread_count;
@@ -168,12 +170,6 @@ hw_status hw_sampler_column_scale(const hw_sampler *sampler, uint32_t column, do
 
 /* ---- parts of a sampler ------------------------------------------------------------------ */
 
-static uint32_t usable_cores(void) {
-    cpu_set_t cores;
-    int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-    return (uint32_t)(count < 1 ? 1 : count > DEFAULT_MAX_THREADS ? DEFAULT_MAX_THREADS : count);
-}
-
 /* Batches that cannot all be in memory are refused here, where the caller can lower something, and
  * not by the system when their pages are first written. */
 static hw_status check_memory(const struct hwi_plan *plan, uint32_t batch_count, hw_error *error) {
@@ -229,16 +225,17 @@ static hw_status open_stream(hw_sampler *sampler, hw_split split, int32_t capaci
 
 /* ---- threads ----------------------------------------------------------------------------- */
 
-/* Everything a thread needs, so that starting it cannot fail for want of memory. */
-static hw_status open_workers(hw_sampler *sampler, uint32_t count, hw_error *error) {
-    sampler->threads = calloc((size_t)count + 1, sizeof *sampler->threads);
+/* Everything that a thread needs for this sampler. */
+static hw_status open_workers(hw_sampler *sampler, hw_error *error) {
+    uint32_t count = sampler->thread_count;
+    sampler->threads = calloc(count, sizeof *sampler->threads);
     if (sampler->threads == NULL) {
+        sampler->thread_count = 0;
         return hwi_no_memory(error, "the threads", count * sizeof *sampler->threads);
     }
     for (uint32_t i = 0; i < count; i++) {
         struct hwi_thread *thread = &sampler->threads[i];
         thread->sampler = sampler;
-        sampler->worker_count++;
         HW_TRY(hwi_worker_open(sampler->plan, &thread->worker, error));
         uint32_t room = hwi_worker_room(thread->worker);
         thread->held = calloc(room, sizeof(struct hwi_job *));
@@ -258,7 +255,7 @@ static uint32_t chosen_prefetch(const hw_sampler *sampler) {
     const struct hwi_plan *staging = sampler->plan->staging;
     uint64_t held = 0, slab_bytes = sampler->plan->slab_bytes;
     slab_bytes += staging != NULL ? staging->slab_bytes : 0;
-    for (uint32_t i = 0; i < sampler->worker_count; i++) {
+    for (uint32_t i = 0; i < sampler->thread_count; i++) {
         held += hwi_worker_room(sampler->threads[i].worker);
     }
     uint32_t context_count = sampler->plan->shape.contexts_per_batch;
@@ -269,35 +266,14 @@ static uint32_t chosen_prefetch(const hw_sampler *sampler) {
     return needed > LEAST_CHOSEN_PREFETCH ? (uint32_t)needed : LEAST_CHOSEN_PREFETCH;
 }
 
-/* Starts the threads with every signal blocked: signals are the caller's business. They wait for
- * the mutex until all of them are there. */
-static hw_status start_threads(hw_sampler *sampler, hw_error *error) {
-    sigset_t all, before;
-    sigfillset(&all);
-    int failed = 0;
-    pthread_mutex_lock(&sampler->mutex);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (uint32_t i = 0; i < sampler->worker_count && !failed; i++) {
-        struct hwi_thread *thread = &sampler->threads[i];
-        failed = pthread_create(&thread->id, NULL, hwi_produce, thread);
-        sampler->thread_count += !failed;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_mutex_unlock(&sampler->mutex);
-    return failed ? hwi_fail(error, HW_IO, "cannot start thread %u of %u: %s",
-                             sampler->thread_count + 1, sampler->worker_count, strerror(failed))
-                  : HW_OK;
-}
-
 /* ---- open and close ---------------------------------------------------------------------- */
 
 static hw_status init_locks(hw_sampler *sampler, hw_error *error) {
     if (pthread_mutex_init(&sampler->mutex, NULL) != 0 ||
-        pthread_mutex_init(&sampler->join_mutex, NULL) != 0 ||
+        pthread_mutex_init(&sampler->shutdown_mutex, NULL) != 0 ||
         pthread_mutex_init(&sampler->spare_mutex, NULL) != 0) {
         return hwi_no_memory(error, "a mutex", sizeof sampler->mutex);
     }
-    HW_TRY(hwi_condition_init(&sampler->work, error));
     HW_TRY(hwi_condition_init(&sampler->endless[HW_TRAIN].ready, error));
     return hwi_condition_init(&sampler->endless[HW_VAL].ready, error);
 }
@@ -309,12 +285,11 @@ static hw_status open_pipeline(hw_sampler *sampler, hw_error *error) {
     int32_t train = is_chosen ? LEAST_CHOSEN_PREFETCH : planned.num_prefetch;
     int32_t val = train == 0 ? 0 : planned.num_prefetch_val;
     HW_TRY(check_memory(sampler->plan, (uint32_t)(train + val) + 1, error));
-    uint32_t count = planned.num_threads;
-    if (count == 0) {
-        count = usable_cores();
-    }
     if (train > 0) {
-        HW_TRY(open_workers(sampler, count, error));
+        HW_TRY(
+            hwi_thread_pool_open(planned.num_threads, hwi_take_turn, &sampler->thread_pool, error));
+        sampler->thread_count = hwi_thread_pool_size(sampler->thread_pool);
+        HW_TRY(open_workers(sampler, error));
     }
     if (is_chosen) {
         train = (int32_t)chosen_prefetch(sampler);
@@ -324,7 +299,10 @@ static hw_status open_pipeline(hw_sampler *sampler, hw_error *error) {
     HW_TRY(open_spare_blocks(sampler, error));
     HW_TRY(open_stream(sampler, HW_TRAIN, train, error));
     HW_TRY(open_stream(sampler, HW_VAL, val, error));
-    return start_threads(sampler, error);
+    if (sampler->thread_pool != NULL) {
+        hwi_thread_pool_serve(sampler->thread_pool, sampler);
+    }
+    return HW_OK;
 }
 
 hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw_sampler **sampler,
@@ -334,6 +312,7 @@ hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw
         return hwi_no_memory(error, "a sampler", sizeof *made);
     }
     made->pid = getpid();
+    atomic_init(&made->reference_count, 1);
     made->opened_ns = hwi_now_ns();
     hw_status status = init_locks(made, error);
     if (status != HW_OK) {
@@ -355,40 +334,55 @@ hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *options, hw
     return HW_OK;
 }
 
-void hw_sampler_shutdown(hw_sampler *sampler) {
-    if (hwi_sampler_check_process(sampler, NULL) != HW_OK) {
-        return; /* the threads are the parent's */
+/* Drops all batches in production, which no thread works on any more. */
+static void end_production_locked(hw_sampler *sampler) {
+    for (uint32_t i = 0; i < sampler->thread_count; i++) {
+        hwi_leave_work_locked(&sampler->threads[i]);
     }
-    pthread_mutex_lock(&sampler->mutex);
-    atomic_store(&sampler->shut_down, 1);
-    hwi_wake_everyone_locked(sampler);
-    pthread_mutex_unlock(&sampler->mutex);
-    pthread_mutex_lock(&sampler->join_mutex);
-    for (uint32_t i = 0; !sampler->joined && i < sampler->thread_count; i++) {
-        pthread_join(sampler->threads[i].id, NULL);
-    }
-    sampler->joined = 1;
-    pthread_mutex_unlock(&sampler->join_mutex);
-    pthread_mutex_lock(&sampler->mutex);
     for (int split = 0; split < HWI_ENDLESS_COUNT; split++) {
         hwi_drop_jobs_locked(sampler, &sampler->endless[split]);
     }
     for (struct hw_pass *pass = sampler->passes; pass != NULL; pass = pass->next) {
         hwi_drop_jobs_locked(sampler, &pass->stream);
     }
+}
+
+hw_sampler *hw_sampler_retain(hw_sampler *sampler) {
+    atomic_fetch_add(&sampler->reference_count, 1);
+    return sampler;
+}
+
+void hw_sampler_shutdown(hw_sampler *sampler) {
+    if (hwi_sampler_check_process(sampler, NULL) != HW_OK) {
+        return; /* the threads are the parent's */
+    }
+    pthread_mutex_lock(&sampler->shutdown_mutex);
+    pthread_mutex_lock(&sampler->mutex);
+    struct hwi_thread_pool *threads = sampler->thread_pool;
+    atomic_store(&sampler->shut_down, 1);
+    sampler->thread_pool = NULL;
+    hwi_wake_everyone_locked(sampler);
     pthread_mutex_unlock(&sampler->mutex);
+    if (threads != NULL) {
+        hwi_thread_pool_dismiss(threads, sampler);
+        hwi_thread_pool_close(threads);
+    }
+    pthread_mutex_lock(&sampler->mutex);
+    end_production_locked(sampler);
+    pthread_mutex_unlock(&sampler->mutex);
+    pthread_mutex_unlock(&sampler->shutdown_mutex);
 }
 
 void hw_sampler_close(hw_sampler *sampler) {
     if (sampler == NULL || hwi_sampler_check_process(sampler, NULL) != HW_OK) {
         return;
     }
-    hw_sampler_shutdown(sampler);
-    for (struct hw_pass *pass = sampler->passes; pass != NULL; pass = pass->next) {
-        pass->sampler = NULL;
+    if (atomic_fetch_sub(&sampler->reference_count, 1) > 1) {
+        return;
     }
+    hw_sampler_shutdown(sampler); /* no pass is left: each has a reference */
     hwi_free_unused_jobs(sampler);
-    for (uint32_t i = 0; i < sampler->worker_count; i++) {
+    for (uint32_t i = 0; i < sampler->thread_count; i++) {
         hwi_worker_close(sampler->threads[i].worker);
         free(sampler->threads[i].held);
     }
@@ -401,9 +395,8 @@ void hw_sampler_close(hw_sampler *sampler) {
         free(sampler->endless[split].taken_positions);
         drop_blocks(sampler, sampler->endless[split].blocks);
     }
-    pthread_cond_destroy(&sampler->work);
     pthread_mutex_destroy(&sampler->mutex);
-    pthread_mutex_destroy(&sampler->join_mutex);
+    pthread_mutex_destroy(&sampler->shutdown_mutex);
     pthread_mutex_destroy(&sampler->spare_mutex);
     free(sampler->threads);
     hwi_pool_close(sampler->pool);

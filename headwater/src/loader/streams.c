@@ -88,7 +88,7 @@ static hw_status take(hw_sampler *sampler, struct hwi_stream *stream, int64_t ti
     pthread_mutex_lock(&sampler->mutex);
     if (!stream->wanted) {
         stream->wanted = 1;
-        pthread_cond_broadcast(&sampler->work);
+        hwi_wake_locked(sampler, sampler->thread_count);
     }
     hw_status status = check_stream_locked(sampler, stream, error);
     while (status == HW_OK && (stream->head == NULL || stream->head->phase != HWI_READY)) {
@@ -200,7 +200,7 @@ static hw_status open_pass(hw_sampler *sampler, hw_status status, struct hwi_pas
         hwi_pass_plan_release(plan);
         return status;
     }
-    made->sampler = sampler;
+    made->sampler = hw_sampler_retain(sampler);
     made->stream.pass = *plan;
     made->stream.wanted = 1;
     uint32_t prefetch = sampler->endless[HW_TRAIN].capacity;
@@ -211,7 +211,7 @@ static hw_status open_pass(hw_sampler *sampler, hw_status status, struct hwi_pas
         last = &(*last)->next;
     }
     *last = made;
-    pthread_cond_broadcast(&sampler->work);
+    hwi_wake_locked(sampler, sampler->thread_count);
     pthread_mutex_unlock(&sampler->mutex);
     *pass = made;
     return HW_OK;
@@ -251,9 +251,6 @@ uint64_t hw_pass_batch_count(const hw_pass *pass) {
 
 hw_status hw_pass_next(hw_pass *pass, int64_t timeout_ms, hw_interrupt_callback interrupt,
                        void *context, hw_batch **batch, hw_error *error) {
-    if (pass->sampler == NULL) {
-        return hwi_fail(error, HW_SHUT_DOWN, "the sampler was closed");
-    }
     HW_TRY(hwi_sampler_check_process(pass->sampler, error));
     return take(pass->sampler, &pass->stream, timeout_ms, interrupt, context, batch, error);
 }
@@ -263,10 +260,6 @@ void hw_pass_close(hw_pass *pass) {
         return;
     }
     hw_sampler *sampler = pass->sampler;
-    if (sampler == NULL) {
-        hwi_free_pass(pass);
-        return;
-    }
     if (hwi_sampler_check_process(sampler, NULL) != HW_OK) {
         return; /* the parent's, and its mutex may be in any state */
     }
@@ -282,6 +275,7 @@ void hw_pass_close(hw_pass *pass) {
         hwi_free_pass(pass);
     } /* else the last thread that works for it does */
     pthread_mutex_unlock(&sampler->mutex);
+    hw_sampler_close(sampler);
 }
 
 /* ---- positions --------------------------------------------------------------------------- */
@@ -319,7 +313,7 @@ hw_status hw_sampler_set_position(hw_sampler *sampler, hw_split split, const uin
     }
     stream->first_batch = batches;
     stream->started = stream->taken = 0;
-    pthread_cond_broadcast(&sampler->work);
+    hwi_wake_locked(sampler, sampler->thread_count);
     pthread_mutex_unlock(&sampler->mutex);
     pthread_mutex_unlock(&sampler->spare_mutex);
     return HW_OK;

@@ -77,7 +77,7 @@ static void gather_claim(struct hwi_thread *thread) {
     hwi_parts_done(thread, claim.job, claim.end - claim.next);
 }
 
-/* ---- threads ----------------------------------------------------------------------------- */
+/* ---- turns ------------------------------------------------------------------------------- */
 
 static int is_over_locked(const hw_sampler *sampler) {
     return atomic_load(&sampler->shut_down) || sampler->failure.status != HW_OK;
@@ -118,50 +118,21 @@ static int claim_locked(struct hwi_thread *thread) {
     return is_gather;
 }
 
-/* Sleeps until there may be work. */
-static void wait_locked(hw_sampler *sampler) {
-    int64_t since = hwi_now_ns();
-    sampler->idle_count++;
-    sampler->idle_since_ns += since;
-    pthread_cond_wait(&sampler->work, &sampler->mutex);
-    sampler->idle_count--;
-    sampler->idle_since_ns -= since;
-    sampler->producer_wait_ns += (uint64_t)(hwi_now_ns() - since);
-}
-
 static void collect_counters_locked(struct hwi_thread *thread) {
     hwi_worker_take_counters(thread->worker, &thread->sampler->counters);
     hwi_counters_take(&thread->counters, &thread->sampler->counters);
 }
 
-/* Gives up what the thread holds. */
-static void abandon_locked(struct hwi_thread *thread) {
-    hwi_worker_abandon(thread->worker);
-    while (thread->held_count > 0) {
-        hwi_give_back_locked(thread->sampler, thread->held[--thread->held_count], 1);
-    }
-    if (thread->claim.next < thread->claim.end) {
-        hwi_give_back_locked(thread->sampler, thread->claim.job,
-                             thread->claim.end - thread->claim.next);
-    }
+/* More parts to begin, if the thread has none left. Returns 1 if they are vectors to gather. */
+static int claim_more_locked(struct hwi_thread *thread) {
+    return thread->claim.next == thread->claim.end && claim_locked(thread);
 }
 
-/* One turn of a thread: more work if it has none left to begin, then one sequence finished, or one
- * part of vectors gathered. */
-static hw_status take_turn_locked(struct hwi_thread *thread, hw_error *error) {
+/* What the thread has claimed or holds. */
+static hw_status work_locked(struct hwi_thread *thread, int is_gather, hw_error *error) {
     hw_sampler *sampler = thread->sampler;
-    int is_gather = 0;
-    if (thread->claim.next == thread->claim.end) {
-        is_gather = claim_locked(thread);
-        if (thread->claim.job == NULL && thread->held_count == 0) {
-            if (!is_over_locked(sampler)) {
-                wait_locked(sampler);
-            }
-            return HW_OK;
-        }
-    }
-    pthread_mutex_unlock(&sampler->mutex);
     hw_status status = HW_OK;
+    pthread_mutex_unlock(&sampler->mutex);
     if (is_gather) {
         gather_claim(thread);
     } else {
@@ -178,21 +149,51 @@ static hw_status take_turn_locked(struct hwi_thread *thread, hw_error *error) {
     return status;
 }
 
-void *hwi_produce(void *argument) {
-    struct hwi_thread *thread = argument;
+static void end_rest_locked(struct hwi_thread *thread) {
+    if (thread->rest_since_ns != 0) {
+        thread->sampler->producer_wait_ns += (uint64_t)(hwi_now_ns() - thread->rest_since_ns);
+        thread->rest_since_ns = 0;
+    }
+}
+
+void hwi_leave_work_locked(struct hwi_thread *thread) {
+    end_rest_locked(thread);
+    if (thread->held_count > 0) {
+        hwi_worker_abandon(thread->worker);
+    }
+    while (thread->held_count > 0) {
+        hwi_give_back_locked(thread->sampler, thread->held[--thread->held_count], 1);
+    }
+    if (thread->claim.next < thread->claim.end) {
+        hwi_give_back_locked(thread->sampler, thread->claim.job,
+                             thread->claim.end - thread->claim.next);
+    }
+    thread->claim = (struct hwi_claim){0};
+}
+
+int hwi_take_turn(struct hwi_thread *thread) {
     hw_sampler *sampler = thread->sampler;
     hw_error error;
     hw_status status = HW_OK;
+    int has_work = 0;
     pthread_mutex_lock(&sampler->mutex);
-    while (status == HW_OK && !is_over_locked(sampler)) {
-        status = take_turn_locked(thread, &error);
+    end_rest_locked(thread);
+    if (!is_over_locked(sampler)) {
+        int is_gather = claim_more_locked(thread);
+        has_work = thread->claim.job != NULL || thread->held_count > 0;
+        status = has_work ? work_locked(thread, is_gather, &error) : HW_OK;
     }
     if (status != HW_OK) {
         hwi_latch_locked(sampler, status, &error);
     }
-    abandon_locked(thread);
+    if (is_over_locked(sampler)) {
+        hwi_leave_work_locked(thread);
+        has_work = 0;
+    } else if (!has_work) {
+        thread->rest_since_ns = hwi_now_ns();
+    }
     pthread_mutex_unlock(&sampler->mutex);
-    return NULL;
+    return has_work;
 }
 
 /* ---- in the calling thread --------------------------------------------------------------- */

@@ -1,10 +1,14 @@
-/* The threads of a sampler: claims, works, waits. */
+/* What the threads of a sampler do: claims and works. */
 #ifndef HWI_THREADS_H
 #define HWI_THREADS_H
 
 #include "loader/loader.h"
 
-void *hwi_produce(void *thread); /* main function of a thread */
+/* More work for the thread if it has none left to begin, then the sequences that it claimed begun
+ * and one finished, or one part of vectors gathered. 0: there was nothing to do. */
+int hwi_take_turn(struct hwi_thread *thread);
+/* Gives up what the thread holds, and ends its rest. */
+void hwi_leave_work_locked(struct hwi_thread *thread);
 /* Opens the worker of calling threads, if there is none; the caller holds spare_mutex. */
 HWI_CHECK hw_status hwi_spare_worker(hw_sampler *sampler, hw_error *error);
 /* Makes a whole batch in the calling thread, which holds spare_mutex. Of a levelled stream it finds

@@ -80,18 +80,17 @@ class Handle:
     """One reference to something of the library, dropped when the last one to this object goes.
 
     Functions take it as it is, which keeps it for as long as they run. out: where one writes the
-    pointer. keeps: what must go after it.
+    pointer.
 
     What drops it is a member, not a method: no code of Python runs then, in which an interrupt
     would be raised, and lost, before the reference is dropped. And the garbage collector does not
     know it, which would drop it while others of its cycle still use it.
     """
 
-    __slots__ = ("__del__", "_as_parameter_", "keeps", "out")
+    __slots__ = ("__del__", "_as_parameter_", "out")
 
-    def __init__(self, close: Any, keeps: Handle | None = None) -> None:
+    def __init__(self, close: Any) -> None:
         self.out = self._as_parameter_ = c_void_p()
-        self.keeps = keeps
         self.__del__ = partial(close, self.out)
         _untrack(self)
 

@@ -33,7 +33,7 @@ class Pass:
         chosen: tuple[Any, Any] | None = None,
     ) -> None:
         made_by = sampler.open_handle()
-        handle = Handle(lib.hw_pass_close, keeps=made_by)
+        handle = Handle(lib.hw_pass_close)
         out = byref(handle.out)
         if chosen is not None:
             seeds, epochs = map(u32_array, chosen)

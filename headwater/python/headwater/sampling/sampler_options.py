@@ -30,7 +30,9 @@ MASK_RATIO = 0.15  # of the objective masked_cells, where none is given
 UNSEEN = ("staleness_zero_share", "never_masked")  # set with another, or by the front itself
 DOCS = {  # of those that Python takes in another form
     "max_hops": "most hops from the anchor to a row; None: no limit",
-    "num_threads": "threads that make batches; None: usable cores / local_world_size, at most 16",
+    "num_threads": "threads of the sampler's own that make batches; None: all samplers of the"
+    " process share as many as there are usable cores, at most 16; with local_world_size above 1:"
+    " its own, usable cores / local_world_size",
     "staleness": "(p0, days): a train seed sees less by a gap of up to so many days, of none with"
     ' probability p0 (docs/reference/sampling.md, "Staleness"); None: no gap',
     "tasks": "which tasks of the store, by name; None: all",
@@ -242,12 +244,14 @@ def split_number(split: str) -> int:
     return word("split", split, binding.SPLITS)
 
 
-def thread_count(num_threads: int | None, local_world_size: int) -> int:
-    """num_threads, or the usable cores for each process of the machine."""
+def thread_count(num_threads: int | None, local_world_size: int) -> int | None:
+    """How many threads a sampler has of its own; None: it shares those of its process."""
     if num_threads is not None:
         return whole("num_threads", num_threads)
     if whole("local_world_size", local_world_size) < 1:
         raise ValueError(f"local_world_size is {local_world_size}, expected at least 1")
+    if local_world_size == 1:
+        return None
     return min(max(len(os.sched_getaffinity(0)) // local_world_size, 1), MAX_THREADS)
 
 

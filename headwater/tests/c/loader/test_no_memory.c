@@ -256,7 +256,7 @@ static void a_thread_without_memory_tells_whoever_waits(void **state) {
     static const struct {
         uint32_t threads, variant;
         int32_t prefetch;
-    } settings[] = {{2, 0, 2}, {3, 11, 1}, {1, 14, 3}, {2, 15, 3}};
+    } settings[] = {{2, 0, 2}, {0, 0, 2}, {3, 11, 1}, {1, 14, 3}, {2, 15, 3}};
     wait_refused_count = 0;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         shop->options = survey_options(settings[i].variant);

@@ -442,7 +442,7 @@ void fixture_threads_agree(hw_store *store, hw_sampler_options options, hw_split
     static const struct {
         uint32_t threads;
         int32_t prefetch;
-    } settings[] = {{0, 0}, {1, 1}, {2, 3}, {8, 5}, {4, 1}};
+    } settings[] = {{0, 0}, {1, 1}, {2, 3}, {8, 5}, {4, 1}, {0, 3}};
     uint64_t expected[COMPARED];
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         options.num_threads = settings[i].threads;
