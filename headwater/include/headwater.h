@@ -193,7 +193,8 @@ HW_CHECK hw_status hw_steady_stream(struct ArrowArrayStream *stream, hw_error *e
  * One thread uses a builder. Order of calls: declare every table, then per table its columns, then
  * the foreign keys, then the tasks; then write, table by table in declared order, rows and then
  * the parents of each foreign key; then the seeds of each task; then embeddings; then finish.
- * A stream is read to its end but not released; its errors come back as HW_BAD_SOURCE.
+ * A stream is read to its end but not released; its errors come back as HW_BAD_SOURCE. Names,
+ * descriptions and categories are UTF-8.
  */
 typedef struct hw_builder hw_builder;
 
@@ -220,6 +221,7 @@ typedef struct hw_column_spec {
                                 column's time (one day if it holds dates) */
     uint8_t temporal; /* this column is the table's temporal column */
     uint8_t stored; /* of an ignored column: keep its times for known_at (a timestamp lane) */
+    const char *description; /* NULL: none. The `hash` embedder reads it with the names */
 } hw_column_spec;
 
 typedef struct hw_key_spec {
@@ -245,7 +247,8 @@ typedef struct hw_task_spec {
     uint8_t label_times; /* the seeds say when their labels are known */
 } hw_task_spec;
 
-/* Creates `directory` (which must not exist) to hold the files of the build. */
+/* Creates `directory`, which must not exist, to hold the files of the build. It must lie on the
+ * file system of the store: hw_builder_publish renames it into the store. */
 HW_CHECK hw_status hw_builder_open(const char *directory, const hw_builder_options *options,
                                    hw_builder **builder, hw_error *error);
 /* Closes; removes the directory unless the build was published or finished. */
@@ -271,7 +274,8 @@ HW_CHECK hw_status hw_builder_set_categories(hw_builder *b, uint32_t column,
  * else last), then primary key. Struct columns of the stream, in this order:
  *   time   int64 us, nullable         only if the table is temporal: when the row becomes visible
  *   key    utf8 or int64, per key part never NULL: canonical text, or an integer that stands for
- *                                     its decimal digits
+ *                                     its decimal digits; its name in the stream is what the
+ *                                     builder's metadata.json calls it, and should be a column's
  *   then one per column that is not ignored (or is `stored`), in schema order:
  *   identifier  anything, NULL where it is NULL (or bool: and where it is false)
  *   numerical   float64, int64 or int32
@@ -295,8 +299,9 @@ HW_CHECK hw_status hw_builder_write_edges(hw_builder *b, uint32_t key,
  * Seeds of a task, sorted by (anchor, obs_time, target, split). Columns: anchor (row within the
  * anchor table: int32, uint32 or int64), obs_time int64 (NULL: INT64_MAX), target (float64, int64
  * us, bool or utf8 category by stype; nullable), labelled bool, split int32 (0, 1, 2; NULL: by
- * hash), position (int32, uint32 or int64), and if the task has label_times known_at int64 us: when
- * the label is known (NULL: never).
+ * hash), position (int32, uint32 or int64: the seed's place in the caller's own list, by which
+ * predictions are handed back; nothing else reads it), and if the task has label_times known_at
+ * int64 us: when the label is known (NULL: never).
  */
 HW_CHECK hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task,
                                           struct ArrowArrayStream *stream, hw_error *error);
@@ -329,18 +334,19 @@ typedef enum hw_embedding_kind {
     HW_EMBED_COLUMNS = 1,
     HW_EMBED_CATEGORIES = 2,
 } hw_embedding_kind;
-/* The embedder's name and width, before any vector is written. */
+/* The embedder's name and width, before any vector is written; without this call `hash`, 256 wide.
+ * With `hash` hw_builder_finish makes each kind of vectors of which none was written. */
 HW_CHECK hw_status hw_builder_set_embedder(hw_builder *b, const char *name, uint32_t text_dim,
                                            hw_error *error);
 /* Appends `count` float16 vectors [count, text_dim] of a kind, in order of index. */
 HW_CHECK hw_status hw_builder_write_vectors(hw_builder *b, hw_embedding_kind kind,
                                             const void *vectors, uint64_t count, hw_error *error);
-/* Embeds every text with hw_hash_embed, in C, without a copy. */
-HW_CHECK hw_status hw_builder_hash_texts(hw_builder *b, hw_error *error);
 
 /*
- * Writes graph, schema and metadata.json (given as bytes), computes the fingerprint (32 lower-case
- * hex digits and a zero) from the contents, stamps it on every file and syncs them.
+ * Writes graph, schema and metadata.json, computes the fingerprint (32 lower-case hex digits and a
+ * zero) from the contents, stamps it on every file and syncs them. metadata: the bytes of
+ * metadata.json, which are taken as they are; NULL and 0: the builder writes one with all that
+ * Python reads (docs/reference/store-format.md, "metadata.json").
  */
 HW_CHECK hw_status hw_builder_finish(hw_builder *b, const void *metadata, size_t metadata_bytes,
                                      char fingerprint[33], hw_error *error);

@@ -9,6 +9,7 @@
  *     graph.c     at finish: child lists by counting sort into graph.bin
  *     records.c   at finish: spilled rows, parents and child counts into tables/NNNNN.bin
  *     keys.c      at finish: keys.bin
+ *     metadata.c  at finish: metadata.json, if the caller has none
  *     finish.c    at finish: texts, schema, fingerprint; publication
  *
  * Rows pass twice because three things of a record are known only later: the moments of its
@@ -29,6 +30,7 @@ struct hwi_build_table {
     struct hwi_table_info info;
     char *name;
     uint32_t key_part_count;
+    char **key_names; /* [key_part_count] as the stream of its rows has them */
     uint8_t written;
     uint32_t spill_row_bytes; /* values, then null bits */
     uint32_t spill_null_offset;
@@ -43,6 +45,7 @@ struct hwi_build_table {
 struct hwi_build_column {
     struct hwi_column_info info;
     char *name;
+    char *description; /* NULL: none */
     uint32_t spill_offset; /* in a spilled row: double, int64 or uint32 */
     uint8_t is_temporal, has_categories;
     struct hwi_dictionary categories;
@@ -65,6 +68,8 @@ struct hwi_build_task {
     uint32_t *hidden; /* [info.hidden_count] */
     uint8_t written;
     uint64_t split_counts[HW_SPLIT_COUNT]; /* of its seeds; dealt by hash with the defaults */
+    uint64_t unlabelled_count;
+    int64_t first_us, last_us; /* of the times of its seeds; first > last: they have none */
     struct hwi_file_info file;
 };
 
@@ -99,6 +104,8 @@ HWI_CHECK hw_status hwi_builder_start_write(hw_builder *b, hw_error *error);
 /* Remembers that a write failed half way, so that nothing more can be built on it. */
 hw_status hwi_builder_latch(hw_builder *b, hw_status status);
 
+int hwi_is_utf8(const char *text, size_t bytes);
+
 /* Time of a table's row as the walk compares it: INT64_MIN without a temporal column. */
 int64_t hwi_build_row_time(const struct hwi_build_table *table, uint32_t row);
 
@@ -111,8 +118,13 @@ HWI_CHECK hw_status hwi_build_graph(hw_builder *b, struct hwi_file_info *file, h
 HWI_CHECK hw_status hwi_build_records(hw_builder *b, uint32_t table, struct hwi_file_info *file,
                                       hw_error *error);
 HWI_CHECK hw_status hwi_build_keys_file(hw_builder *b, struct hwi_file_info *file, hw_error *error);
+/* Sets the embedder if the caller did not, and writes the missing vectors of `hash`. */
+HWI_CHECK hw_status hwi_build_missing_vectors(hw_builder *b, hw_error *error);
 HWI_CHECK hw_status hwi_build_vectors(hw_builder *b, struct hwi_file_info files[3],
                                       hw_error *error);
+/* A metadata.json of the declarations and counts; *text is the caller's to free. */
+HWI_CHECK hw_status hwi_build_metadata(const hw_builder *b, char **text, size_t *bytes,
+                                       hw_error *error);
 HWI_CHECK hw_status hwi_build_schema(hw_builder *b, hw_error *error);
 
 #endif

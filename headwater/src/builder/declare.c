@@ -13,20 +13,23 @@
 #include "builder/publish.h"
 #include "format/record_layout.h"
 
-static hw_status copy_name(const char *name, const char *what, char **copy, hw_error *error) {
-    if (name == NULL || name[0] == 0) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "the name of a %s is missing or empty", what);
+static hw_status copy_text(const char *text, const char *what, char **copy, hw_error *error) {
+    if (text == NULL || text[0] == 0) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "the %s is missing or empty", what);
     }
-    size_t bytes = strlen(name);
+    size_t bytes = strlen(text);
     if (bytes > HWI_MAX_TEXT_BYTES) {
-        return hwi_fail(error, HW_BAD_ARGUMENT, "the name of a %s has %llu bytes, at most %u", what,
+        return hwi_fail(error, HW_BAD_ARGUMENT, "the %s has %llu bytes, at most %u", what,
                         (unsigned long long)bytes, HWI_MAX_TEXT_BYTES);
+    }
+    if (!hwi_is_utf8(text, bytes)) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "the %s is not UTF-8: '%.200s'", what, text);
     }
     *copy = malloc(bytes + 1);
     if (*copy == NULL) {
-        return hwi_no_memory(error, "a name", bytes + 1);
+        return hwi_no_memory(error, "a text", bytes + 1);
     }
-    memcpy(*copy, name, bytes + 1);
+    memcpy(*copy, text, bytes + 1);
     return HW_OK;
 }
 
@@ -87,7 +90,7 @@ hw_status hw_builder_open(const char *directory, const hw_builder_options *optio
         return hwi_no_memory(error, "a builder", sizeof *b);
     }
     b->stats_until_us = given.stats_until_us;
-    hw_status status = copy_name(given.name, "database", &b->name, error);
+    hw_status status = copy_text(given.name, "name of a database", &b->name, error);
     if (status == HW_OK) {
         status = hwi_build_directory_create(directory, &b->directory, error);
     }
@@ -106,6 +109,10 @@ static void close_tables(hw_builder *b) {
     for (uint32_t i = 0; i < b->table_count; i++) {
         struct hwi_build_table *table = &b->tables[i];
         free(table->name);
+        for (uint32_t part = 0; part < table->key_part_count && table->key_names != NULL; part++) {
+            free(table->key_names[part]);
+        }
+        free(table->key_names);
         hwi_spill_close(&table->rows);
         hwi_spill_close(&table->times);
         hwi_spill_close(&table->key_offsets);
@@ -123,6 +130,7 @@ void hw_builder_close(hw_builder *b) {
     close_tables(b);
     for (uint32_t i = 0; i < b->column_count; i++) {
         free(b->columns[i].name);
+        free(b->columns[i].description);
         hwi_dictionary_close(&b->columns[i].categories);
     }
     for (uint32_t i = 0; i < b->key_count; i++) {
@@ -168,7 +176,7 @@ hw_status hw_builder_add_table(hw_builder *b, const hw_table_spec *spec, uint32_
     HW_TRY(
         reserve((void **)&b->tables, b->table_count, &b->table_capacity, sizeof *b->tables, error));
     struct hwi_build_table *table = &b->tables[b->table_count];
-    HW_TRY(copy_name(given.name, "table", &table->name, error));
+    HW_TRY(copy_text(given.name, "name of a table", &table->name, error));
     table->key_part_count = given.key_part_count;
     table->info.flags = (given.temporal ? HWI_TABLE_TEMPORAL : 0) |
                         (given.null_time_visible ? HWI_TABLE_NULL_TIME_VISIBLE : 0) |
@@ -222,7 +230,7 @@ static hw_status append_column(hw_builder *b, const char *name, uint8_t stype,
     HW_TRY(reserve((void **)&b->columns, b->column_count, &b->column_capacity, sizeof *b->columns,
                    error));
     *column = &b->columns[b->column_count];
-    HW_TRY(copy_name(name, "column", &(*column)->name, error));
+    HW_TRY(copy_text(name, "name of a column", &(*column)->name, error));
     (*column)->info.stype = stype;
     (*column)->info.table = HWI_NONE;
     (*column)->info.task = HWI_NONE;
@@ -241,6 +249,10 @@ hw_status hw_builder_add_column(hw_builder *b, uint32_t table, const hw_column_s
     HW_TRY(check_declaring(b, error));
     HW_TRY(check_column(b, table, &given, error));
     HW_TRY(append_column(b, given.name, (uint8_t)given.stype, &column, error));
+    if (given.description != NULL && given.description[0] != 0) {
+        HW_TRY(hwi_builder_latch(b, copy_text(given.description, "description of a column",
+                                              &column->description, error)));
+    }
     struct hwi_table_info *owner = &b->tables[table].info;
     *index = b->column_count - 1;
     column->info.table = table;
@@ -394,7 +406,7 @@ hw_status hw_builder_add_task(hw_builder *b, const hw_task_spec *spec, uint32_t 
     HW_TRY(reserve((void **)&b->tasks, b->task_count, &b->task_capacity, sizeof *b->tasks, error));
     struct hwi_build_task *task = &b->tasks[b->task_count];
     struct hwi_task_info *info = &task->info;
-    HW_TRY(copy_name(given.name, "task", &task->name, error));
+    HW_TRY(copy_text(given.name, "name of a task", &task->name, error));
     hw_status status = copy_ids(given.hidden, given.hidden_count, &task->hidden, error);
     info->anchor_table = given.anchor_table;
     info->hidden_count = given.hidden_count;
@@ -436,6 +448,12 @@ hw_status hw_builder_set_categories(hw_builder *b, uint32_t column, const char *
         if (bytes > HWI_MAX_TEXT_BYTES) {
             status = hwi_fail(error, HW_BAD_ARGUMENT, "a category of column '%s' has %llu bytes",
                               target->name, (unsigned long long)bytes);
+            break;
+        }
+        if (!hwi_is_utf8(categories[i], bytes)) {
+            status = hwi_fail(error, HW_BAD_ARGUMENT,
+                              "category %u of column '%s' is not UTF-8: '%.200s'", i, target->name,
+                              categories[i]);
             break;
         }
         status =

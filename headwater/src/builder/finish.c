@@ -7,6 +7,7 @@
  */
 #define _DEFAULT_SOURCE 1
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -142,9 +143,24 @@ static hw_status stamp_files(const hw_builder *b, hw_error *error) {
 
 hw_status hw_builder_finish(hw_builder *b, const void *metadata, size_t metadata_bytes,
                             char fingerprint[33], hw_error *error) {
+    char *own = NULL; /* the metadata.json of a caller who has none */
     HW_TRY(hwi_builder_start_write(b, error));
     HW_TRY(check_complete(b, error));
-    hw_status status = write_files(b, metadata, metadata_bytes, error);
+    if (metadata == NULL ? metadata_bytes != 0 : metadata_bytes == 0) {
+        return hwi_fail(error, HW_BAD_ARGUMENT,
+                        "the metadata are %s and have %llu bytes; NULL and 0: the library's own",
+                        metadata == NULL ? "NULL" : "given", (unsigned long long)metadata_bytes);
+    }
+    hw_status status = hwi_build_missing_vectors(b, error);
+    if (status == HW_OK && metadata == NULL) {
+        status = hwi_build_metadata(b, &own, &metadata_bytes, error);
+        metadata = own;
+    }
+    if (status == HW_OK) {
+        assert(metadata != NULL);
+        status = write_files(b, metadata, metadata_bytes, error);
+    }
+    free(own);
     if (status == HW_OK) {
         status = hwi_build_schema(b, error);
     }

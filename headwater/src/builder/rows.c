@@ -8,6 +8,8 @@
  * number of the column would be 0, a task's targets among them: then all of those rows count. All
  * sums are in row order and in double, so the result depends on the rows alone.
  */
+#define _DEFAULT_SOURCE 1 /* strdup */
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +109,28 @@ static hw_status list_fields(struct rows_reader *reader, hw_error *error) {
     }
     reader->field_count = (uint64_t)(field - reader->fields);
     return HW_OK;
+}
+
+/* Parts of the primary key are called as the stream calls them; those that have no name of their
+ * own by their place. */
+static hw_status name_keys(struct rows_reader *reader, hw_error *error) {
+    struct hwi_build_table *table = reader->table;
+    uint64_t first = (table->info.flags & HWI_TABLE_TEMPORAL) ? 1 : 0;
+    table->key_names = calloc((size_t)table->key_part_count + 1, sizeof *table->key_names);
+    for (uint32_t i = 0; i < table->key_part_count && table->key_names != NULL; i++) {
+        const char *given = reader->arrow.schema.children[first + i]->name;
+        int is_name = given != NULL && given[0] != 0 && hwi_is_utf8(given, strlen(given));
+        for (uint32_t before = 0; before < i && is_name; before++) {
+            is_name = strcmp(table->key_names[before], given) != 0;
+        }
+        char place[16];
+        snprintf(place, sizeof place, i > 0 ? "key%u" : "key", i + 1);
+        table->key_names[i] = strdup(is_name ? given : place);
+        if (table->key_names[i] == NULL) {
+            return hwi_no_memory(error, "a name", strlen(is_name ? given : place));
+        }
+    }
+    return table->key_names == NULL ? hwi_no_memory(error, "names", table->key_part_count) : HW_OK;
 }
 
 static hw_status make_chunk(struct rows_reader *reader, hw_error *error) {
@@ -510,6 +534,9 @@ static hw_status take_stream(struct rows_reader *reader, struct ArrowArrayStream
     reader->others = reader->texts + column_count;
     hw_status status = hwi_arrow_open(&reader->arrow, stream, reader->subject, reader->fields,
                                       reader->field_count, error);
+    if (status == HW_OK) {
+        status = name_keys(reader, error);
+    }
     while (status == HW_OK) {
         status = hwi_arrow_next(&reader->arrow, error);
         if (status != HW_OK || reader->arrow.row_count == 0) {

@@ -29,6 +29,8 @@ struct seeds_reader {
     struct hwi_spill seeds; /* struct seed [count] */
     struct seed previous;
     uint64_t split_counts[HW_SPLIT_COUNT];
+    uint64_t unlabelled_count;
+    int64_t first_us, last_us;
     uint64_t count;
 };
 
@@ -123,6 +125,11 @@ static hw_status take_seed(struct seeds_reader *reader, uint64_t row, hw_error *
         split = hwi_hashed_split(&DEFAULTS, seed.hash, reader->task->info.name_hash);
     }
     reader->split_counts[split]++;
+    reader->unlabelled_count += (seed.state & 15) == HWI_LABEL_NONE;
+    if (seed.obs_time != INT64_MAX) {
+        reader->first_us = seed.obs_time < reader->first_us ? seed.obs_time : reader->first_us;
+        reader->last_us = seed.obs_time > reader->last_us ? seed.obs_time : reader->last_us;
+    }
     if (reader->count > 0 &&
         (seed.anchor < reader->previous.anchor ||
          (seed.anchor == reader->previous.anchor && seed.obs_time < reader->previous.obs_time))) {
@@ -230,6 +237,8 @@ hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task, struct ArrowArray
         .task = target,
         .anchor = &b->tables[target->info.anchor_table],
         .target = &b->columns[target->info.target_column],
+        .first_us = INT64_MAX,
+        .last_us = INT64_MIN,
     };
     if (!reader.anchor->written) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
@@ -252,6 +261,9 @@ hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task, struct ArrowArray
     status = hwi_writer_close(&writer, status, &target->file, error);
     target->info.seed_count = (uint32_t)reader.count;
     memcpy(target->split_counts, reader.split_counts, sizeof target->split_counts);
+    target->unlabelled_count = reader.unlabelled_count;
+    target->first_us = reader.first_us;
+    target->last_us = reader.last_us;
     target->written = status == HW_OK;
     hwi_spill_close(&reader.seeds);
     return hwi_builder_latch(b, status);

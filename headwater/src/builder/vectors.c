@@ -8,6 +8,8 @@
 #include "builder/builder.h"
 #include "builder/hash_embed.h"
 
+#define HASH_NAME "hash" /* the embedder of a caller who sets none, and its width */
+#define HASH_DIM 256u
 #define PIECE_BYTES (1u << 20) /* of hash vectors that are written at a time */
 
 uint32_t hw_builder_text_count(const hw_builder *b) {
@@ -88,67 +90,153 @@ hw_status hw_builder_write_vectors(hw_builder *b, hw_embedding_kind kind, const 
 
 /* ---- hash ------------------------------------------------------------------------------------ */
 
-/* Vectors on their way, written piece by piece. */
+static uint64_t expected_vectors(const hw_builder *b, hw_embedding_kind kind) {
+    return kind == HW_EMBED_TEXTS     ? b->texts.count
+           : kind == HW_EMBED_COLUMNS ? b->column_count
+                                      : b->category_count;
+}
+
+/* A phrase for a column or a category. The embedder reads no more than this of a text. */
+struct phrase {
+    size_t bytes;
+    char text[HWI_EMBED_TEXT_BYTES];
+};
+
+static void add_text(struct phrase *phrase, const char *text, size_t bytes) {
+    size_t left = sizeof phrase->text - phrase->bytes;
+    size_t taken = bytes < left ? bytes : left;
+    memcpy(phrase->text + phrase->bytes, text, taken);
+    phrase->bytes += taken;
+}
+
+static void add_string(struct phrase *phrase, const char *text) {
+    add_text(phrase, text, strlen(text));
+}
+
+/* "<column> of <table>: <description>"; the owner of a task's column is the task. */
+static void phrase_column(struct phrase *phrase, const hw_builder *b,
+                          const struct hwi_build_column *column) {
+    add_string(phrase, column->name);
+    add_string(phrase, " of ");
+    add_string(phrase, column->info.table != HWI_NONE ? b->tables[column->info.table].name
+                                                      : b->tasks[column->info.task].name);
+    if (column->description != NULL) {
+        add_string(phrase, ": ");
+        add_string(phrase, column->description);
+    }
+}
+
+/* "<column> is <category>" */
+static void phrase_category(struct phrase *phrase, const struct hwi_build_column *column,
+                            uint32_t category) {
+    uint32_t bytes = 0;
+    const char *text = hwi_dictionary_text(&column->categories, category, &bytes);
+    add_string(phrase, column->name);
+    add_string(phrase, " is ");
+    add_text(phrase, text, bytes);
+}
+
+/* Vectors of one kind on their way, written piece by piece. */
 struct hashing {
     hw_builder *b;
+    hw_embedding_kind kind;
+    uint32_t done;
+    uint32_t column, category; /* of categories: that which is next, within its column */
     struct hwi_embed_scratch *scratch;
+    struct phrase *phrase;
     uint8_t *piece; /* float16 [piece_count, text_dim] */
-    uint32_t piece_count, done;
+    uint32_t piece_count;
 };
+
+/* The text or phrase of vector `done`. */
+static const char *next_text(struct hashing *hashing, size_t *bytes) {
+    const hw_builder *b = hashing->b;
+    if (hashing->kind == HW_EMBED_TEXTS) {
+        uint32_t text_bytes = 0;
+        const char *text = hwi_dictionary_text(&b->texts, hashing->done, &text_bytes);
+        *bytes = text_bytes;
+        return text;
+    }
+    hashing->phrase->bytes = 0;
+    if (hashing->kind == HW_EMBED_COLUMNS) {
+        phrase_column(hashing->phrase, b, &b->columns[hashing->done]);
+    } else {
+        while (hashing->category == b->columns[hashing->column].info.category_count) {
+            hashing->column++;
+            hashing->category = 0;
+        }
+        phrase_category(hashing->phrase, &b->columns[hashing->column], hashing->category++);
+    }
+    *bytes = hashing->phrase->bytes;
+    return hashing->phrase->text;
+}
 
 static hw_status begin_hashing(struct hashing *hashing, hw_error *error) {
     uint32_t vector_bytes = 2 * hashing->b->text_dim;
-    assert(vector_bytes > 0); /* check_embedder */
+    assert(vector_bytes > 0);
     hashing->piece_count = PIECE_BYTES > vector_bytes ? PIECE_BYTES / vector_bytes : 1;
     size_t scratch_bytes = hwi_embed_scratch_bytes(hashing->b->text_dim);
     size_t piece_bytes = (size_t)hashing->piece_count * vector_bytes;
     hashing->scratch = malloc(scratch_bytes);
     hashing->piece = malloc(piece_bytes);
-    return hashing->scratch == NULL || hashing->piece == NULL
+    hashing->phrase = malloc(sizeof *hashing->phrase);
+    return hashing->scratch == NULL || hashing->piece == NULL || hashing->phrase == NULL
                ? hwi_no_memory(error, "embeddings", scratch_bytes + piece_bytes)
                : HW_OK;
 }
 
-static hw_status hash_piece(struct hashing *hashing, hw_error *error) {
+static hw_status hash_piece(struct hashing *hashing, uint32_t count, hw_error *error) {
     hw_builder *b = hashing->b;
-    uint32_t left = b->texts.count - hashing->done;
-    uint32_t count = left < hashing->piece_count ? left : hashing->piece_count;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t bytes = 0;
-        const char *text = hwi_dictionary_text(&b->texts, hashing->done + i, &bytes);
+        size_t bytes = 0;
+        const char *text = next_text(hashing, &bytes);
         hwi_embed(hashing->scratch, text, bytes, b->text_dim,
                   hashing->piece + 2 * (size_t)b->text_dim * i);
+        hashing->done++;
     }
-    hashing->done += count;
-    b->vector_counts[HW_EMBED_TEXTS] += count;
-    return hwi_writer_append(&b->vectors[HW_EMBED_TEXTS], hashing->piece,
+    b->vector_counts[hashing->kind] += count;
+    return hwi_writer_append(&b->vectors[hashing->kind], hashing->piece,
                              2 * (uint64_t)b->text_dim * count, error);
 }
 
-hw_status hw_builder_hash_texts(hw_builder *b, hw_error *error) {
-    HW_TRY(check_embedder(b, error));
-    struct hashing hashing = {.b = b};
+static hw_status hash_kind(hw_builder *b, hw_embedding_kind kind, hw_error *error) {
+    struct hashing hashing = {.b = b, .kind = kind};
+    uint32_t count = (uint32_t)expected_vectors(b, kind);
     hw_status status = begin_hashing(&hashing, error);
-    while (status == HW_OK && hashing.done < b->texts.count) {
-        status = hash_piece(&hashing, error);
+    while (status == HW_OK && hashing.done < count) {
+        uint32_t left = count - hashing.done;
+        status =
+            hash_piece(&hashing, left < hashing.piece_count ? left : hashing.piece_count, error);
     }
     free(hashing.scratch);
     free(hashing.piece);
-    return hwi_builder_latch(b, status);
+    free(hashing.phrase);
+    return status;
+}
+
+hw_status hwi_build_missing_vectors(hw_builder *b, hw_error *error) {
+    if (b->text_dim == 0) {
+        HW_TRY(hw_builder_set_embedder(b, HASH_NAME, HASH_DIM, error));
+    }
+    for (uint32_t kind = 0; kind < 3 && strcmp(b->embedder, HASH_NAME) == 0; kind++) {
+        if (b->vector_counts[kind] == 0) {
+            HW_TRY(hash_kind(b, (hw_embedding_kind)kind, error));
+        }
+    }
+    return HW_OK;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
 hw_status hwi_build_vectors(hw_builder *b, struct hwi_file_info files[3], hw_error *error) {
     static const char *const kinds[3] = {"texts", "columns", "categories"};
-    const uint64_t expected[3] = {b->texts.count, b->column_count, b->category_count};
-    HW_TRY(check_embedder(b, error));
     for (uint32_t kind = 0; kind < 3; kind++) {
-        if (b->vector_counts[kind] != expected[kind]) {
+        uint64_t expected = expected_vectors(b, (hw_embedding_kind)kind);
+        if (b->vector_counts[kind] != expected) {
             return hwi_fail(error, HW_BAD_ARGUMENT,
                             "%llu embeddings of %s were written, the store has %llu %s",
                             (unsigned long long)b->vector_counts[kind], kinds[kind],
-                            (unsigned long long)expected[kind], kinds[kind]);
+                            (unsigned long long)expected, kinds[kind]);
         }
         HW_TRY(hwi_writer_end(&b->vectors[kind], error));
         HW_TRY(hwi_writer_close(&b->vectors[kind], HW_OK, &files[kind], error));

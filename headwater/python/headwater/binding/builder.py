@@ -110,6 +110,7 @@ class Builder:
         known_offset_us: SupportsIndex = 0,
         temporal: bool = False,
         stored: bool = False,
+        description: str = "",
     ) -> int:
         """Declares a column; its global number."""
         spec = filled(
@@ -121,6 +122,7 @@ class Builder:
             known_offset_us=known_offset_us,
             temporal=temporal,
             stored=stored,
+            description=description,
         )
         return self._add(lib.hw_builder_add_column, u32(table), byref(spec))
 
@@ -224,7 +226,8 @@ class Builder:
         return found
 
     def set_embedder(self, name: str, dim: SupportsIndex, /) -> None:
-        """The embedder's name and width, before any vector."""
+        """The embedder's name and width, before any vector. `finish` makes the vectors of `hash`
+        that are not written."""
         self._call(lib.hw_builder_set_embedder, text(name), u32(dim))
         self._text_dim = u32(dim)
 
@@ -238,16 +241,12 @@ class Builder:
         function = lib.hw_builder_write_vectors
         self._call(function, u32(kind), array.ctypes.data, array.shape[0])
 
-    def hash_texts(self) -> None:
-        """Embeds every text with the `hash` embedder, in C."""
-        self._call(lib.hw_builder_hash_texts)
-
     # ---- finish ------------------------------------------------------------------------------
 
-    def finish(self, metadata: bytes, /) -> str:
-        """Writes what is left, with metadata.json; the fingerprint."""
+    def finish(self, metadata: bytes | None = None, /) -> str:
+        """Writes what is left, with metadata.json (None: the library's own); the fingerprint."""
         fingerprint = create_string_buffer(33)
-        self._call(lib.hw_builder_finish, metadata, len(metadata), fingerprint)
+        self._call(lib.hw_builder_finish, metadata, len(metadata or b""), fingerprint)
         return fingerprint.value.decode()
 
     def publish(self, store_path: str | os.PathLike[str], /) -> None:

@@ -25,7 +25,7 @@ LIBRARY = Path(__file__).with_name("_headwater.so")
 # much more if other threads of Python are at work.
 WORKING = frozenset({
     "hw_builder_close", "hw_builder_write_rows", "hw_builder_write_edges", "hw_builder_write_seeds",
-    "hw_builder_write_vectors", "hw_builder_hash_texts", "hw_builder_finish", "hw_builder_publish",
+    "hw_builder_write_vectors", "hw_builder_finish", "hw_builder_publish",
     "hw_store_open", "hw_store_check_files", "hw_store_verify", "hw_store_edges", "hw_store_column",
     "hw_store_warm_up", "hw_sampler_open", "hw_sampler_shutdown", "hw_sampler_close",
     "hw_sampler_next", "hw_sampler_batch", "hw_sampler_set_position", "hw_pass_open",

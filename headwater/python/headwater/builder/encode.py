@@ -148,6 +148,7 @@ class Encoder:
             known_offset_us=known_offset_us(table, column),
             temporal=column.name == table.table.temporal_column,
             stored=is_stored(table, column) and column.stype == "ignored",
+            description=column.description.replace("\0", " "),  # C ends texts by it
         )
         expected = self.layout.column_number(ColumnRef(table.table.name, column.name))
         assert given == expected, (given, expected)

@@ -202,8 +202,9 @@ def sample(options: argparse.Namespace) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     from headwater.binding import Store
+    from headwater.store.store import faults_of
 
-    faults = Store(options.store).verify()
+    faults = faults_of(Store(options.store))
     if options.json:
         tell(to_json({"faults": faults}))
     elif not faults:

@@ -1,9 +1,9 @@
 """Texts to vectors: what is embedded for columns and categories, and where each vector is found.
 
-`hash` works in C. With any other embedder (embedders.py) a vector comes from the cache, or from the
-embedder, which is asked for each text once; what was asked for is in the cache before anything else
-is. Vectors are scaled to unit length and stored as float16; NaN, infinity and what float16 cannot
-hold are errors that name the text.
+`hash` works in C, on the same phrases. With any other embedder (embedders.py) a vector comes from
+the cache, or from the embedder, which is asked for each text once; what was asked for is in the
+cache before anything else is. Vectors are scaled to unit length and stored as float16; NaN,
+infinity and what float16 cannot hold are errors that name the text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.binding import EMBEDDING_KINDS, Builder, hash_embed
+from headwater.binding import EMBEDDING_KINDS, Builder
 from headwater.embedding.embedders import Embedder, EmbedderOptions, Precomputed
 from headwater.embedding.vector_cache import VectorCache
 from headwater.errors import EmbedderError
@@ -88,7 +88,8 @@ def write_embeddings(
     """Write the three embedding tables; what metadata.json says of texts, and counts."""
     counts = EmbeddingCounts(builder.text_count(), len(columns) + len(categories))
     if embedding.embedder is None:
-        width = _write_hashes(builder, embedding, columns, categories)
+        width = embedding.text_dim or HASH_DIM
+        builder.set_embedder("hash", width)  # which makes its vectors at the end
         return {"embedder": "hash", "dim": width, "count": counts.texts}, counts
     with embedding.open_cache() or nullcontext() as cache:
         resolver = _Resolver(embedding, cache, counts)
@@ -98,17 +99,6 @@ def write_embeddings(
         if cache is not None:
             counts.damaged = cache.damaged_count
     return {"embedder": embedding.name, "dim": width, "count": counts.texts}, counts
-
-
-def _write_hashes(
-    builder: Builder, embedding: Embedding, columns: Sequence[str], categories: Sequence[str]
-) -> int:
-    width = embedding.text_dim or HASH_DIM
-    builder.set_embedder("hash", width)
-    builder.write_vectors(EMBEDDING_KINDS["columns"], hash_embed(list(columns), width))
-    builder.write_vectors(EMBEDDING_KINDS["categories"], hash_embed(list(categories), width))
-    builder.hash_texts()
-    return width
 
 
 def _write_vectors(

@@ -43,5 +43,5 @@ def referenced_columns(metadata: Mapping[str, Any]) -> list[int]:
     for table in metadata["tables"]:
         for key in table["foreign_keys"]:
             numbers = by_table[key["references"]["table"]]
-            found |= {numbers[name] for name in key["references"]["columns"]}
+            found |= {numbers[name] for name in key["references"]["columns"] if name in numbers}
     return sorted(found)

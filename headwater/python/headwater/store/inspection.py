@@ -95,8 +95,9 @@ def _describe_store(metadata: dict[str, Any], sizes: dict[str, int]) -> str:
 def bytes_text(sizes: dict[str, int], csv_bytes: int) -> str:
     """Bytes by part, and how the first part compares with those of the source as CSV."""
     listed = ", ".join(f"{part} {size:,}" for part, size in sizes.items())
-    ratio = next(iter(sizes.values()), 0) / csv_bytes if csv_bytes else 0.0
-    return f"bytes: {listed}; {ratio:.2f}x of {csv_bytes:,} as CSV"
+    if not csv_bytes:
+        return f"bytes: {listed}"
+    return f"bytes: {listed}; {next(iter(sizes.values())) / csv_bytes:.2f}x of {csv_bytes:,} as CSV"
 
 
 def _describe_table(table: dict[str, Any], metadata: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from headwater import binding
 from headwater.errors import StoreError
 from headwater.files import regular
+from headwater.store.metadata_shape import metadata_faults
 from headwater.store.row_keys import ALWAYS_US, NO_TIME_US, datetime_of, key_texts, key_value
 from headwater.store.verified import check_files
 
@@ -296,7 +297,7 @@ class Store:
     def verify(self) -> list[str]:
         """Check every invariant of the contents; all faults, or [] if the store is sound. Open a
         damaged one with verify="header"."""
-        return self.core.verify()
+        return faults_of(self.core)
 
     def warm_up(
         self, progress: Callable[[int, int], None] | None = None, *, threads: int | None = None
@@ -386,6 +387,13 @@ class Store:
                 return self.core.text(index)
             case _:
                 return True
+
+
+def faults_of(core: binding.Store) -> list[str]:
+    """Every fault in the contents of a store, with those of metadata.json that keep Python from
+    using it."""
+    with open(Path(core.directory()) / "metadata.json", "rb", opener=regular) as stream:
+        return core.verify() + metadata_faults(stream.read(), core.counts())
 
 
 def _rounded(value: float, stats: dict[str, Any]) -> float:

@@ -140,9 +140,13 @@ static void finishing_too_early_says_what_is_missing(void **state) {
                      HW_BAD_ARGUMENT);
     assert_said(bench, "the parents of 'events.number' were not");
     fixture_parents(bench->b, 0, (int64_t[]){-1, 0, 0, 0, 0, 0}, 6, 0);
-    assert_int_equal(hw_builder_finish(bench->b, "{}", 2, fingerprint, &bench->error),
+    assert_int_equal(hw_builder_finish(bench->b, NULL, 2, fingerprint, &bench->error),
                      HW_BAD_ARGUMENT);
-    assert_said(bench, "no embedder");
+    assert_said(bench, "the metadata are NULL and have 2 bytes");
+    assert_int_equal(hw_builder_finish(bench->b, "", 0, fingerprint, &bench->error),
+                     HW_BAD_ARGUMENT);
+    assert_said(bench, "the metadata are given and have 0 bytes");
+    assert_int_equal(hw_builder_finish(bench->b, NULL, 0, fingerprint, &bench->error), HW_OK);
 }
 
 static void a_duplicate_key_is_refused_at_finish(void **state) {

@@ -18,7 +18,7 @@
  * to books; a cell task, and one with categories of its own. More columns than the first room for
  * them, more names of authors than the first slots of the dictionary.
  */
-enum { AUTHOR_COUNT = 50, BOOK_COUNT = 6, COLUMN_COUNT = 20, CATEGORY_COUNT = 4 };
+enum { AUTHOR_COUNT = 50, BOOK_COUNT = 6 };
 enum {
     WORKS_NAME,
     WORKS_AUTHOR = 12,
@@ -218,22 +218,6 @@ static int write_tasks(hw_builder *b) {
            write_stream(b, hw_builder_write_seeds, 1, mood, 7, 3);
 }
 
-static int write_vectors(hw_builder *b) {
-    static const uint16_t zeros[FIXTURE_TEXT_DIM];
-    hw_error error = {.message = ""};
-    if (is_refused(hw_builder_set_embedder(b, "hash", FIXTURE_TEXT_DIM, &error), &error) ||
-        is_refused(hw_builder_hash_texts(b, &error), &error)) {
-        return 0;
-    }
-    for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
-        AGAIN(hw_builder_write_vectors(b, HW_EMBED_COLUMNS, zeros, 1, &error));
-    }
-    for (uint32_t i = 0; i < CATEGORY_COUNT; i++) {
-        AGAIN(hw_builder_write_vectors(b, HW_EMBED_CATEGORIES, zeros, 1, &error));
-    }
-    return 1;
-}
-
 /* A builder that lacked memory takes no more calls and closes. */
 static void give_up(hw_builder *b) {
     hw_table_spec spec = {.struct_bytes = sizeof spec, .name = "more"};
@@ -250,8 +234,8 @@ static hw_builder *build(struct works *works) {
     hw_error error = {.message = ""};
     char fingerprint[33] = "";
     declare_tables(b);
-    int is_whole = declare_rest(b) && write_tables(b) && write_tasks(b) && write_vectors(b) &&
-                   !is_refused(hw_builder_finish(b, "{}", 2, fingerprint, &error), &error);
+    int is_whole = declare_rest(b) && write_tables(b) && write_tasks(b) &&
+                   !is_refused(hw_builder_finish(b, NULL, 0, fingerprint, &error), &error);
     if (!is_whole) {
         give_up(b);
         return NULL;

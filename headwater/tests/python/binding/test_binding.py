@@ -267,7 +267,7 @@ def test_a_second_thread_at_a_builder_is_refused_until_the_first_is_through(
     writer.start()
     assert rows.started.wait(10)
     asks: list[Callable[[], object]] = [
-        builder.close, builder.text_count, builder.hash_texts,
+        builder.close, builder.text_count, builder.finish,
         lambda: builder.write_rows(0, rows), lambda: builder.texts(0, 0),
     ]  # fmt: skip
     for ask in asks:
