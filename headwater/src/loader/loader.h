@@ -28,7 +28,7 @@
  *
  *     streams.c      streams to the caller: waits, passes, positions
  *     jobs.c         batches in production: started, moved from phase to phase, dropped, recycled
- *     threads.c      what a thread does in a turn for a sampler: claims and works
+ *     threads.c      what a thread does in a step of its turn: claims and works
  *     thread_pool.c  the threads, which samplers share: which of them has a turn when
  *     sampler.c      opens and closes all of it, and tells what it knows
  *

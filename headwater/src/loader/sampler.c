@@ -287,7 +287,7 @@ static hw_status open_pipeline(hw_sampler *sampler, hw_error *error) {
     HW_TRY(check_memory(sampler->plan, (uint32_t)(train + val) + 1, error));
     if (train > 0) {
         HW_TRY(
-            hwi_thread_pool_open(planned.num_threads, hwi_take_turn, &sampler->thread_pool, error));
+            hwi_thread_pool_open(planned.num_threads, hwi_take_step, &sampler->thread_pool, error));
         sampler->thread_count = hwi_thread_pool_size(sampler->thread_pool);
         HW_TRY(open_workers(sampler, error));
     }

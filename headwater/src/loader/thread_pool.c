@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 
-enum { MOST_SHARED_THREADS = 16 };
+enum { MOST_SHARED_THREADS = 16, TURN_NS = 2000000 };
 
 struct pool_thread {
     pthread_t id;
@@ -27,7 +28,7 @@ struct hwi_thread_pool {
     uint32_t sleeping_count; /* threads that wait for work */
     int is_over;
     uint32_t reference_count; /* guarded by shared_mutex */
-    hwi_turn take_turn; /* constant */
+    hwi_step take_step; /* constant */
     uint32_t thread_count; /* constant once it is open: that run */
     struct pool_thread threads[];
 };
@@ -80,7 +81,11 @@ static void serve_locked(struct pool_thread *self, struct hwi_thread *thread) {
     thread->last_turn = ++self->turn_count;
     sampler->inside_count++;
     pthread_mutex_unlock(&pool->mutex);
-    int has_worked = pool->take_turn(thread);
+    int64_t end = hwi_now_ns() + TURN_NS;
+    int has_worked = 0;
+    do {
+        has_worked = pool->take_step(thread);
+    } while (has_worked && hwi_now_ns() < end);
     pthread_mutex_lock(&pool->mutex);
     if (!has_worked) {
         thread->answered_call = call;
@@ -144,7 +149,7 @@ static hw_status start_threads(struct hwi_thread_pool *pool, uint32_t count, hw_
                   : HW_OK;
 }
 
-static hw_status start_pool(uint32_t count, hwi_turn take_turn, struct hwi_thread_pool **pool,
+static hw_status start_pool(uint32_t count, hwi_step take_step, struct hwi_thread_pool **pool,
                             hw_error *error) {
     size_t bytes = sizeof(struct hwi_thread_pool) + count * sizeof(struct pool_thread);
     struct hwi_thread_pool *made = calloc(1, bytes);
@@ -157,7 +162,7 @@ static hw_status start_pool(uint32_t count, hwi_turn take_turn, struct hwi_threa
         return hwi_no_memory(error, "the locks of threads", sizeof made->mutex);
     }
     made->reference_count = 1;
-    made->take_turn = take_turn;
+    made->take_step = take_step;
     hw_status status = start_threads(made, count, error);
     if (status != HW_OK) {
         end_pool(made);
@@ -173,21 +178,21 @@ static uint32_t usable_cores(void) {
     return (uint32_t)(count < 1 ? 1 : count > MOST_SHARED_THREADS ? MOST_SHARED_THREADS : count);
 }
 
-hw_status hwi_thread_pool_open(uint32_t count, hwi_turn take_turn, struct hwi_thread_pool **pool,
+hw_status hwi_thread_pool_open(uint32_t count, hwi_step take_step, struct hwi_thread_pool **pool,
                                hw_error *error) {
     pthread_once(&fork_once, watch_forks);
     if (fork_failure != 0) {
         return hwi_no_memory(error, "a watch for forks", sizeof(void *));
     }
     if (count > 0) {
-        return start_pool(count, take_turn, pool, error);
+        return start_pool(count, take_step, pool, error);
     }
     hw_status status = HW_OK;
     pthread_mutex_lock(&shared_mutex);
     if (shared != NULL) {
         shared->reference_count++;
     } else {
-        status = start_pool(usable_cores(), take_turn, &shared, error);
+        status = start_pool(usable_cores(), take_step, &shared, error);
     }
     if (status == HW_OK) {
         *pool = shared;
@@ -241,8 +246,9 @@ void hwi_thread_pool_dismiss(struct hwi_thread_pool *pool, hw_sampler *sampler) 
 void hwi_thread_pool_call(struct hwi_thread_pool *pool, hw_sampler *sampler, uint32_t count) {
     pthread_mutex_lock(&pool->mutex);
     sampler->call_count++;
-    for (uint32_t i = 0; i < count && i < pool->sleeping_count; i++) {
+    count = count < pool->sleeping_count ? count : pool->sleeping_count;
+    pthread_mutex_unlock(&pool->mutex);
+    for (uint32_t i = 0; i < count; i++) {
         pthread_cond_signal(&pool->work);
     }
-    pthread_mutex_unlock(&pool->mutex);
 }

@@ -171,7 +171,7 @@ void hwi_leave_work_locked(struct hwi_thread *thread) {
     thread->claim = (struct hwi_claim){0};
 }
 
-int hwi_take_turn(struct hwi_thread *thread) {
+int hwi_take_step(struct hwi_thread *thread) {
     hw_sampler *sampler = thread->sampler;
     hw_error error;
     hw_status status = HW_OK;

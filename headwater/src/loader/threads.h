@@ -1,12 +1,12 @@
-/* What the threads of a sampler do: claims and works. */
+/* What threads do for a sampler: claims and works. */
 #ifndef HWI_THREADS_H
 #define HWI_THREADS_H
 
 #include "loader/loader.h"
 
-/* More work for the thread if it has none left to begin, then the sequences that it claimed begun
- * and one finished, or one part of vectors gathered. 0: there was nothing to do. */
-int hwi_take_turn(struct hwi_thread *thread);
+/* A step of a thread's turn: it claims some sequences if it has none left to begin, begins those
+ * and finishes as many, or gathers one part of vectors. 0: there was nothing to do. */
+int hwi_take_step(struct hwi_thread *thread);
 /* Gives up what the thread holds, and ends its rest. */
 void hwi_leave_work_locked(struct hwi_thread *thread);
 /* Opens the worker of calling threads, if there is none; the caller holds spare_mutex. */

@@ -325,6 +325,58 @@ static void *read_pass(void *argument) {
     return NULL;
 }
 
+struct counter {
+    hw_pass *pass;
+    uint32_t counts[RANKS + 2]; /* by seed */
+};
+
+static void *count_seeds(void *argument) {
+    struct counter *counter = argument;
+    hw_batch *batch = NULL;
+    while (hw_pass_next(counter->pass, -1, NULL, NULL, &batch, NULL) == HW_OK) {
+        uint32_t count = *(const uint32_t *)fixture_array(batch, "num_sequences");
+        const uint32_t *seeds = fixture_array(batch, "seed_index");
+        for (uint32_t b = 0; b < count; b++) {
+            counter->counts[seeds[b]]++;
+        }
+        hw_batch_release(batch);
+    }
+    return NULL;
+}
+
+/* Seed i of six is chosen 64 + i times. */
+static void threads_that_read_one_pass_get_each_batch_once(void **state) {
+    enum { SEEDS = 6, CHOSEN = 6 * 64 + 15 };
+    uint32_t seeds[CHOSEN], counts[SEEDS] = {0}, chosen = 0;
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        for (uint32_t k = 0; k < 64 + seed; k++) {
+            seeds[chosen++] = seed;
+        }
+    }
+    hw_sampler_options options = shared_options();
+    options.batch_size = 7;
+    hw_sampler *sampler = fixture_sampler(store_of(state), &options);
+    struct counter counters[RANKS] = {{0}};
+    pthread_t threads[RANKS];
+    hw_pass *pass = NULL;
+    MUST(hw_pass_open_chosen(sampler, TASK_SCORE, seeds, NULL, CHOSEN, &pass, &error));
+    for (int i = 0; i < RANKS; i++) {
+        counters[i].pass = pass;
+        assert_int_equal(pthread_create(&threads[i], NULL, count_seeds, &counters[i]), 0);
+    }
+    for (int i = 0; i < RANKS; i++) {
+        pthread_join(threads[i], NULL);
+        for (uint32_t seed = 0; seed < SEEDS; seed++) {
+            counts[seed] += counters[i].counts[seed];
+        }
+    }
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        assert_int_equal(counts[seed], 64 + seed);
+    }
+    hw_sampler_close(sampler);
+    hw_pass_close(pass);
+}
+
 /* A shutdown by whoever has a reference, while two threads read a pass of many batches. */
 static void a_shutdown_ends_the_passes_of_samplers_that_others_closed(void **state) {
     enum { CHOSEN = 64 * 1000 };
@@ -431,6 +483,7 @@ int main(void) {
         cmocka_unit_test(an_error_ends_production_of_one_sampler_and_of_no_other),
         cmocka_unit_test(a_pass_goes_on_without_the_callers_sampler),
         cmocka_unit_test(a_pass_and_its_sampler_are_closed_on_two_threads_at_once),
+        cmocka_unit_test(threads_that_read_one_pass_get_each_batch_once),
         cmocka_unit_test(a_shutdown_ends_the_passes_of_samplers_that_others_closed),
         cmocka_unit_test(samplers_open_and_close_on_many_threads),
 #if !defined(__SANITIZE_THREAD__)
