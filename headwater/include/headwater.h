@@ -187,6 +187,25 @@ struct ArrowArrayStream {
  */
 HW_CHECK hw_status hw_steady_stream(struct ArrowArrayStream *stream, hw_error *error);
 
+/*
+ * Arrays of the caller as a stream of rows, without a copy. hw_arrays_open makes an empty *stream,
+ * hw_arrays_add adds its columns in order, the builder or any other consumer reads it once, and
+ * stream->release frees it. The arrays stay the caller's: they must not change or go before the
+ * stream and all that was taken from it are released. name and format are copied.
+ *
+ * values: [row_count] by `format`: "i" int32, "I" uint32, "l" int64, "L" uint64, "g" double, "b"
+ * bits, that of row k at 1 << k % 8 of byte k / 8; "u" and "U": the UTF-8 bytes of all texts, of
+ * which that of row k is at offsets[k] to offsets[k + 1], int32 or int64 [row_count + 1], else
+ * NULL. validity: bits, 0
+ * of a row that is NULL; NULL: no row is. HW_BAD_ARGUMENT, also if the
+ * stream was read before. One thread uses a stream.
+ */
+HW_CHECK hw_status hw_arrays_open(uint64_t row_count, struct ArrowArrayStream *stream,
+                                  hw_error *error);
+HW_CHECK hw_status hw_arrays_add(struct ArrowArrayStream *stream, const char *name,
+                                 const char *format, const void *values, const void *offsets,
+                                 const void *validity, hw_error *error);
+
 /* ---- builder: rows to a store ------------------------------------------------------------ */
 
 /*

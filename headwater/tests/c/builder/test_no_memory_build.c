@@ -148,12 +148,12 @@ static int write_stream(hw_builder *b, write_call *call, uint32_t index,
 
 static int write_edges(hw_builder *b, uint32_t key, const int32_t children[],
                        const int32_t parents[], uint64_t count, uint64_t null_count) {
-    const struct fixture_column pairs[] = {{"child", "i", children, NULL},
-                                           {"parent", "i", parents, NULL}};
     struct ArrowArrayStream stream;
     hw_error error = {.message = ""};
     uint64_t edge_count = 0;
-    fixture_stream(&stream, pairs, 2, count, 4);
+    AGAIN(hw_arrays_open(count, &stream, &error));
+    AGAIN(hw_arrays_add(&stream, "child", "i", children, NULL, NULL, &error));
+    AGAIN(hw_arrays_add(&stream, "parent", "i", parents, NULL, NULL, &error));
     int is_written = !is_refused(
         hw_builder_write_edges(b, key, &stream, null_count, &edge_count, &error), &error);
     stream.release(&stream);
