@@ -6,10 +6,13 @@
  *
  * Conventions. A function that can fail returns hw_status and fills an optional, caller-owned
  * hw_error; outputs are written only on HW_OK unless said otherwise. Handles are opaque; closing
- * NULL is fine. Nothing here prints, exits or keeps global state. Times are int64 microseconds
- * since 1970-01-01 UTC; INT64_MAX is "no time, everything is visible".
+ * NULL is fine. Structs, lists and texts that are passed may go when the call returns. Nothing here
+ * prints, exits or keeps global state, but for the threads that samplers share, which end with the
+ * last of them. Times are int64 microseconds since 1970-01-01 UTC; INT64_MAX is "no time,
+ * everything is visible". Flags and masks, given and handed out, are uint8_t and exactly 0 or 1,
+ * whatever a store's files hold. What is quoted after "the documentation" is a heading of it.
  *
- * Every struct begins with struct_bytes, which the caller sets to sizeof(the struct), of outputs
+ * Structs. Each begins with struct_bytes, which the caller sets to sizeof(the struct), of outputs
  * too: `hw_shape shape = {.struct_bytes = sizeof shape};`. The library reads and writes no further,
  * so that a program and a library of another version go together, if hw_abi() is at least the
  * HW_ABI that the program was compiled with. In structs of options, what struct_bytes does not
@@ -17,9 +20,19 @@
  * set behind what the library knows. Only hw_error and Arrow's structs have no struct_bytes: they
  * never change.
  *
+ * Texts. Names of tensors, fields and options, their words and docs are ASCII and static. What
+ * comes from a store is the bytes that its builder was given: names, descriptions and categories
+ * are UTF-8, which the builder proves; keys and texts may be any bytes. Paths are bytes, too. A
+ * message may quote any of these, and be cut within a character; a zero ends it.
+ *
+ * Threads. Any thread may use a store, a sampler, a pass or a batch, and several may at once; one
+ * at a time a builder or a pool of seeds. Handles with a `retain` are counted: any thread drops a
+ * reference at any time, but the last one, like a handle without, when no call on it is running.
+ *
  * Caveats. A file that is truncated while it is mapped ends the process with SIGBUS: builds never
- * do that (they write beside and rename), load = HW_LOAD_RAM avoids it on foreign file systems. A
- * handle must not be used after fork().
+ * do that (they write beside and rename), load = HW_LOAD_RAM avoids it on foreign file systems. In
+ * a child of fork() the parent's samplers and passes are refused (HW_FORKED), and closing them does
+ * nothing; its stores may be used, samplers opened, batches read; a builder must not be used.
  */
 #ifndef HEADWATER_H
 #define HEADWATER_H
@@ -79,7 +92,7 @@ typedef enum hw_split { HW_TRAIN = 0, HW_VAL = 1, HW_TEST = 2 } hw_split;
 #define HW_SPLIT_COUNT 3
 #define HW_SPLIT_NONE 3 /* in hw_sampler_splits: of a seed that time_split leaves out */
 
-/* When a column is known: docs/reference/sampling.md, "Columns known later". */
+/* When a column is known (the documentation, "Columns known later"). */
 typedef enum hw_known {
     HW_KNOWN_CREATION = 0,
     HW_KNOWN_NEVER = 1,
@@ -87,7 +100,7 @@ typedef enum hw_known {
     HW_KNOWN_OFFSET = 3,
 } hw_known;
 
-/* docs/reference/sampling.md says what each of these means; 0 is the default everywhere. */
+/* hw_sampler_options_fields says what each of these means; 0 is the default everywhere. */
 typedef enum hw_context_labels {
     HW_LABELS_DEFAULT = 0, /* in a sampler: as the task says; in a task: train, or none if its
                               target is a column of a foreign key */
@@ -104,7 +117,7 @@ typedef enum hw_identifier_cells {
 } hw_identifier_cells;
 typedef enum hw_objective {
     HW_OBJECTIVE_TASK = 0, /* a task's target; with mask_ratio, also masked cells in train */
-    /* masked cells only (docs/reference/sampling.md, "Masked cells") */
+    /* masked cells only (the documentation, "Masked cells") */
     HW_OBJECTIVE_MASKED_CELLS = 1,
 } hw_objective;
 typedef enum hw_shard {
@@ -115,8 +128,8 @@ typedef enum hw_task_order { HW_TASKS_WEIGHTED = 0, HW_TASKS_ROUND_ROBIN = 1 } h
 typedef enum hw_layout {
     HW_LAYOUT_DENSE = 0, /* an array per slot and fk_adj, ready to compute with */
     HW_LAYOUT_COMPACT = 1, /* one value lane, packed flags and times: for transfer */
-    HW_LAYOUT_FLAT = 2, /* compact cells of all contexts in one row, without padding between:
-                           docs/reference/batch.md, "Flat" */
+    HW_LAYOUT_FLAT = 2, /* compact cells of all contexts in one row, without padding between
+                           (the documentation, "Flat") */
 } hw_layout;
 typedef enum hw_targets { HW_TARGETS_INLINE = 0, HW_TARGETS_SEPARATE = 1 } hw_targets;
 typedef enum hw_text_mode {
@@ -318,9 +331,10 @@ HW_CHECK hw_status hw_builder_write_edges(hw_builder *b, uint32_t key,
  * Seeds of a task, sorted by (anchor, obs_time, target, split). Columns: anchor (row within the
  * anchor table: int32, uint32 or int64), obs_time int64 (NULL: INT64_MAX), target (float64, int64
  * us, bool or utf8 category by stype; nullable), labelled bool, split int32 (0, 1, 2; NULL: by
- * hash), position (int32, uint32 or int64: the seed's place in the caller's own list, by which
- * predictions are handed back; nothing else reads it), and if the task has label_times known_at
- * int64 us: when the label is known (NULL: never).
+ * hash), position (int32, uint32 or int64), and if the task has label_times known_at int64 us: when
+ * the label is known (NULL: never). A NULL target that is labelled is the label NULL; the target of
+ * a seed that is not is ignored. `position` is the caller's own number of the seed, less than
+ * UINT32_MAX, such as its place before sorting: kept for hw_store_seeds, and no more.
  */
 HW_CHECK hw_status hw_builder_write_seeds(hw_builder *b, uint32_t task,
                                           struct ArrowArrayStream *stream, hw_error *error);
@@ -496,17 +510,20 @@ HW_CHECK hw_status hw_store_text(const hw_store *store, uint32_t index, const ch
 /* float16 [count, text_dim], a view of the map. */
 HW_CHECK hw_status hw_store_vectors(const hw_store *store, hw_embedding_kind kind,
                                     const void **vectors, uint64_t *count, hw_error *error);
-/* Seeds of a task, views of the map, all [count]; format/format.h says what states and targets
- * hold. */
+/* Seeds of a task, views of the map, all [count], as they were written. `states`: in the low 4 bits
+ * 0 a label, 1 the label NULL, 2 none; in the high 4 bits the split, or 15: each sampler deals it.
+ * `targets`: of a label, by its type, the bits of a double, us, 0 or 1, or the place among the
+ * target's categories; else 0. `key_hashes`: hw_hash64 with seed 0 of the anchor's key, or without
+ * one of its row within its table as uint64. */
 typedef struct hw_seeds {
     size_t struct_bytes;
     uint32_t count;
-    const uint32_t *anchors;
+    const uint32_t *anchors; /* global rows */
     const int64_t *obs_times;
     const uint64_t *targets;
     const uint8_t *states;
     const uint64_t *key_hashes;
-    const uint32_t *positions;
+    const uint32_t *positions; /* as hw_builder_write_seeds was given them */
     const int64_t *label_times; /* INT64_MAX: never; NULL where the task does not say */
 } hw_seeds;
 HW_CHECK hw_status hw_store_seeds(const hw_store *store, uint32_t task, hw_seeds *seeds,
@@ -538,7 +555,8 @@ HW_CHECK hw_status hw_store_warm_up(const hw_store *store, uint32_t threads, hw_
 
 /* ---- sampler: a store to batches --------------------------------------------------------- */
 
-/* Owns worker threads. All functions but close may be called from any thread. */
+/* Samplers without num_threads share the threads of the process, as many as the thread that opens
+ * the first of them has usable cores, at most 16; each has its turn when it wants batches. */
 typedef struct hw_sampler hw_sampler;
 typedef struct hw_pass hw_pass;
 typedef struct hw_batch hw_batch;
@@ -551,12 +569,12 @@ typedef int (*hw_interrupt_callback)(void *context);
 typedef struct hw_sampler_options {
     size_t struct_bytes;
     uint32_t rank, world_size; /* world_size 0: 1 */
-    hw_shard shard; /* docs/reference/sampling.md, "Shards" */
+    hw_shard shard; /* the documentation, "Shards" */
     double split_ratios[3]; /* sum to 1 */
     uint64_t split_seed, seed; /* taken as given */
     uint32_t batch_size; /* 0: 32 */
     uint32_t sequence_length; /* 0: 1024 */
-    uint32_t max_rows; /* 0: chosen (docs/reference/sampling.md, "Budgets") and reported by
+    uint32_t max_rows; /* 0: chosen (the documentation, "Budgets") and reported by
                           hw_sampler_shape */
     uint32_t child_width; /* 0: 16 */
     uint32_t max_hops; /* from the anchor. 0: no limit; else limit + 1 (1 = no row beyond it) */
@@ -570,17 +588,17 @@ typedef struct hw_sampler_options {
     uint32_t task_count;
     const double *task_weights; /* [task_count] (or all tasks), NULL: uniform */
     const int64_t *visible_until; /* [3] by split, NULL: INT64_MAX */
-    uint32_t num_threads; /* 0: the usable cores, at most 16 */
+    uint32_t num_threads; /* of its own; 0: those that samplers share */
     int32_t num_prefetch; /* batches made ahead, at most. 0: synchronous, no threads; -1: 3, or as
-                             many as keep all threads at work (docs/guides/tuning.md) */
+                             many as keep all threads at work (the documentation, "Tuning") */
     int32_t num_prefetch_val;
     uint32_t text_budget; /* U of every batch; 0: chosen from a sample, with usual_texts
-                             (docs/reference/sampling.md, "Budgets"); resident: always 0 */
+                             (the documentation, "Budgets"); resident: always 0 */
     uint8_t with_rows; /* row_depths, and row_ids in info */
     hw_layout layout;
     hw_text_mode text_mode;
     uint8_t attention_masks; /* column_mask, feature_mask, neighbor_mask, padding_mask */
-    uint8_t packing; /* several contexts to a sequence: docs/reference/batch.md, "Packing" */
+    uint8_t packing; /* several contexts to a sequence (the documentation, "Packing") */
     uint32_t contexts_per_batch; /* with packing: seeds of a batch; 0: chosen from a sample */
     uint32_t level_block; /* flat: K, batches of a task whose lengths are levelled together;
                              1: batches keep the order of the stream */
@@ -588,15 +606,15 @@ typedef struct hw_sampler_options {
                              levelled as one batch first; 0: 1 */
     double staleness_zero_share, staleness_max_days; /* train seeds see less by a gap, 0 with this
                                                         probability, else up to max_days; 0: off
-                                                        (docs/reference/sampling.md, "Staleness") */
+                                                        (the documentation, "Staleness") */
     uint8_t child_counts; /* cells for the visible children of each row, with three columns of their
                              own for each foreign key, after those of the store */
     uint32_t label_rows; /* most earlier seeds of the anchor, with their known labels, in a context
-                            of a derived task (docs/reference/sampling.md, "Label rows") */
+                            of a derived task (the documentation, "Label rows") */
     const int64_t *time_split; /* [2] from and until, NULL: off. Deals the seeds of train anew:
                                   train are those whose label is known by `from`, val those asked
                                   from then until before `until`; all others are in no split
-                                  (docs/reference/sampling.md, "Splits by time") */
+                                  (the documentation, "Splits by time") */
     uint8_t train_on_val; /* the seeds of val are train's, before time_split; val has none */
     hw_objective objective;
     double mask_ratio; /* probability that a cell is masked, up to 1; 0: none for a task, 0.15 for
@@ -607,15 +625,15 @@ typedef struct hw_sampler_options {
     uint32_t max_targets_per_type; /* M: masked cells of one type in a sequence, at most; 0: chosen
                                       from a sample, reported by hw_sampler_shape */
     const uint32_t *never_masked; /* global columns that are never masked, besides those that
-                                     docs/reference/sampling.md names */
+                                     the documentation names ("Masked cells") */
     uint32_t never_masked_count;
     /* most seeds of other anchors, with their known labels, in a context of a derived task
-       (docs/reference/sampling.md, "Peer labels"); at most 1024 */
+       (the documentation, "Peer labels"); at most 1024 */
     uint32_t peer_labels;
     double cell_dropout; /* probability, less than 1, that a cell is left out of a train context
-                            (docs/reference/sampling.md, "Cell dropout") */
+                            (the documentation, "Cell dropout") */
     uint32_t context_length; /* with packing: most cells of a context, at most sequence_length;
-                                0: sequence_length (docs/reference/batch.md, "Packing") */
+                                0: sequence_length (the documentation, "Packing") */
     uint32_t max_context_rows; /* with packing: most rows of a context, at most max_rows; 0:
                                   max_rows, or chosen where that is 0 */
 } hw_sampler_options;
@@ -688,8 +706,8 @@ typedef struct hw_shape {
 } hw_shape;
 HW_CHECK hw_status hw_sampler_shape(const hw_sampler *sampler, hw_shape *shape, hw_error *error);
 
-/* Sizes of the flat batches of a task, chosen from a sample of its contexts:
- * docs/reference/batch.md, "Flat". */
+/* Sizes of the flat batches of a task, chosen from a sample of its contexts
+ * (the documentation, "Flat"). */
 typedef struct hw_flat_shape {
     size_t struct_bytes;
     uint32_t cells, rows; /* N and R_n of the batches of the stream of train */
@@ -729,8 +747,9 @@ HW_CHECK hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const 
 HW_CHECK hw_status hw_pass_open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
                                        const uint32_t *epochs, uint32_t count, hw_pass **pass,
                                        hw_error *error);
-/* In the flat layout ranks may have different numbers of batches. */
+/* Of the whole pass. In the flat layout ranks may have different numbers of batches. */
 HW_API uint64_t hw_pass_batch_count(const hw_pass *pass);
+/* As hw_sampler_next; any thread, and of several each gets other batches. HW_END after the last. */
 HW_CHECK hw_status hw_pass_next(hw_pass *pass, int64_t timeout_ms, hw_interrupt_callback interrupt,
                                 void *context, hw_batch **batch, hw_error *error);
 HW_API void hw_pass_close(hw_pass *pass);
@@ -765,7 +784,7 @@ HW_CHECK hw_status hw_sampler_column_scale(const hw_sampler *sampler, uint32_t c
  * train_on_val, rank and world_size with fixed shards. A sampler of the same options has the same
  * seeds in the same order, as hw_pass_open_chosen makes contexts of them.
  *
- * One thread at a time. docs/reference/sampling.md, "Pools of seeds".
+ * One thread at a time (the documentation, "Pools of seeds").
  */
 typedef struct hw_seed_pool hw_seed_pool;
 /*
@@ -819,11 +838,11 @@ typedef struct hw_sampler_stats {
     size_t struct_bytes;
     uint64_t batches, sequences, cells, padded_cells, rows;
     uint64_t walk_ns, emit_ns, text_ns; /* summed over threads */
-    uint64_t producer_wait_ns; /* summed over threads, those that sleep now included */
+    uint64_t producer_wait_ns; /* summed over threads: without work for this sampler, until now */
     uint64_t consumer_wait_ns;
     uint64_t elapsed_ns; /* since the sampler was opened */
     uint64_t stopped_by_rows, texts_over_budget;
-    uint32_t threads, train_queue, val_queue, pass_queue; /* batches ready now: of all passes */
+    uint32_t threads, train_queue, val_queue, pass_queue; /* that serve it; batches ready now */
     uint64_t slab_bytes, slab_count;
     /* packing: contexts cut and dropped, cells lost by both; cells and sequences of batches. Flat:
        contexts cut, cells lost by it, and cells of batches without those; padded_cells are N */
@@ -850,7 +869,7 @@ typedef enum hw_dtype {
 } hw_dtype;
 HW_API uint32_t hw_dtype_bytes(hw_dtype dtype);
 
-/* Bits of a compact cell (`cells`), and of its time (`cell_times`). docs/reference/batch.md,
+/* Bits of a compact cell (`cells`), and of its time (`cell_times`); the documentation,
  * "Compact". */
 #define HW_CELL_TYPE_MASK 7u /* hw_semantic_type */
 #define HW_CELL_NULL 8u
@@ -895,7 +914,7 @@ typedef struct hw_batch_sizes {
 HW_CHECK hw_status hw_batch_get_sizes(const hw_batch *batch, hw_batch_sizes *sizes,
                                       hw_error *error);
 
-/* The batch format as data, one row per array (docs/reference/batch.md is checked against it). */
+/* The batch format as data, one row per array; static. Any thread. */
 typedef struct hw_batch_field {
     size_t struct_bytes;
     const char *name;

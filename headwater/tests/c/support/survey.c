@@ -114,6 +114,36 @@ static void check_below(const hw_batch *batch, const char *name, uint32_t limit)
     }
 }
 
+/* Flags are 0 or 1, whatever the store's files hold. */
+static void check_flags(const hw_batch *batch) {
+    static const char *const names[] = {
+        "bool_values",
+        "is_null",
+        "is_target",
+        "is_padding",
+        "fk_adj",
+        "column_mask",
+        "feature_mask",
+        "neighbor_mask",
+        "padding_mask",
+        "is_labelled",
+        "target_is_null",
+        "masked_numerical_is_null",
+        "masked_text_is_null",
+        "masked_timestamp_is_null",
+        "masked_boolean_values",
+        "masked_boolean_is_null",
+        "masked_categorical_is_null",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        uint64_t count = 0;
+        const uint8_t *flags = find_array(batch, names[i], &count);
+        for (uint64_t k = 0; flags != NULL && k < count; k++) {
+            demand(flags[k] <= 1, names[i]);
+        }
+    }
+}
+
 /* Every sequence's order is a permutation of its positions; behind them there may be 65535. */
 static void check_order(const hw_batch *batch, const char *name) {
     uint64_t count = 0;
@@ -233,6 +263,7 @@ static void check_batch(const hw_store *store, const hw_batch *batch) {
         hw_tensor tensor = tensor_of(batch, i);
         hash = hw_hash64(tensor.data, tensor.bytes, hash); /* reads all of it */
     }
+    check_flags(batch);
     const uint32_t *texts = find_array(batch, "num_texts", &count);
     uint32_t text_limit = texts == NULL ? counts.text_count + 1 : *texts;
     if (find_array(batch, "cells", &count) != NULL) {
