@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from headwater.facts.names import words_of
+from headwater.facts.names import TIME_WORDS, words_of
 from headwater.inference.draft import AT_CREATION, ColumnDraft, TableDraft
 from headwater.inference.parent_times import NewerParents, add_taken, has_own_time
 from headwater.inference.times import OVERWRITTEN, ROWS_MIN, kind_of, latest, order_of
@@ -90,12 +91,23 @@ PLANNED = {
 }  # fmt: skip
 AHEAD = PLANNED | {"due", "duedate", "deadline", "required"}
 STEM_MIN = 3  # letters of a word that begins another: end, of ended
+# Words of keys and columns of the end of a row: end_station_id, dropoff_zone.
+ENDS = {"end", "ended", "ending", "dropoff", "return", "returned", "finish", "finished"}
+STARTS = {
+    "start", "started", "begin", "from", "origin", "pickup", "departure", "first", "created",
+    "opened", "booked", "ordered", "requested", "submitted", "registered",
+}  # fmt: skip
+# Of keys alone: closed_by.
+KEY_ENDS = ENDS | STATES | {"close", "closing", "closer", "resolver", "winner", "loser", "final"}
+NO_ENDS = AHEAD | {"previous", "prior", "initial"}
 MISSED = {"delay", "delayed", "late", "overdue"}
 NUMBER, VOTES = {"n", "num", "number"}, {"votes", "ratings", "reviews", "voters", "fans"}
 RATINGS = {"rating", "ratings", "score", "scores", "stars"}
 SPAN_ENDS = {"last", "end", "ended", "final", "until"}
 SUMMARIES = {"total", "percent", "pct", "mean", "avg", "average", "sum", "count", "number"}
 ALONE_MAX = 0.7  # of the rows have a later time, if another column is set in these alone
+WITHOUT_MIN = 20  # rows without a later time, if more have it and most of these are set
+OFTENER = 1.5  # is a key set in rows with a later time, that may have come with it
 ENDINGS_SHARE = 0.5  # of a column's values
 VALUES_MAX = 64  # distinct, of a column whose values are looked at
 PROPOSAL = "proposal: known_at"
@@ -152,10 +164,12 @@ def draft_known_at(
     plan = _plan(connection, table, time, late)
     table.plan = None if plan is None else plan.column.name
     partly = [one for one in late if one.nulls]
-    keys = {*table.primary_key, *(name for key in table.foreign_keys for name in key.columns)}
-    doubtful = []
+    keys = table.key_columns()
+    doubtful: dict[str, list[str]] = {one.column.name: [] for one in late}
     for column in table.columns:
-        if column.stype in ("timestamp", "ignored") or column is time or column.name in keys:
+        if column.stype in ("timestamp", "ignored") or column is time:
+            continue
+        if column.name in table.primary_key:
             continue
         if _propose_companion(connection, table, column, [one.column for one in partly]):
             continue
@@ -163,23 +177,29 @@ def draft_known_at(
             continue
         if _propose_newer(table, column, newer):
             continue
-        if plan is not None and column.foreign_key is not None:
-            _propose_end(column, plan)
+        is_key = column.name in keys
+        if _propose_end(column, late, plan, is_key=is_key):
+            continue
+        if is_key:
+            if (end := _doubtful_key(connection, table, column, partly, plan)) is not None:
+                doubtful[end.column.name].append(column.name)
         elif plan is not None and (why := _outcome(connection, table, column)) is not None:
             at = f"the row's {plan.column.name} is {plan.text(time.name)}"
             propose(column, Known("column", plan.column.name), f"{why}, and {at}")
-        elif not _propose_name(connection, table, column) and column.foreign_key is None:
-            doubtful.append(column.name)
+        elif not _propose_name(connection, table, column) and plan is not None:
+            doubtful[plan.column.name].append(column.name)
     if plan is None:
         _draft_actuals(table)
     _draft_ratings(table)
-    if plan is not None and doubtful and not VALID & set(words_of(plan.column.name)):
-        table.check(
-            f"{plan.column.name} is {plan.text(time.name)}; shown before it: "
-            f"{listed(doubtful, DOUBTFUL_MAX)}. If one of these is known only then, set its "
-            f"known_at to {plan.column.name}",
-            Cost.FUTURE,
-        )
+    for one in late:
+        shown = sorted(doubtful[one.column.name], key=lambda name: name not in keys)
+        if shown and not VALID & set(words_of(one.column.name)):
+            table.check(
+                f"{one.column.name} is {one.text(time.name)}; shown before it: "
+                f"{listed(shown, DOUBTFUL_MAX)}. If one of these is known only then, set its "
+                f"known_at to {one.column.name}",
+                Cost.FUTURE,
+            )
 
 
 def _plain_columns(table: TableDraft) -> list[ColumnDraft]:
@@ -272,9 +292,9 @@ def _draft_open_times(connection: Connection, table: TableDraft) -> None:
             propose(column, Known("column", column.name), why)
             if not facts.is_full:
                 partly.append(column)
-    keys = table.key_columns()
     for column in table.columns:
-        if column.stype not in ("timestamp", "ignored") and column.name not in keys:
+        is_shown = column.stype not in ("timestamp", "ignored")
+        if is_shown and column.name not in table.primary_key:
             _propose_companion(connection, table, column, partly)
     ends = [
         column
@@ -348,15 +368,20 @@ def _outcome(
     words = words_of(column.name)
     if KNOWN_BEFORE & set(words):
         return None
-    is_done = column.stype in ("boolean", "numerical") and any(
-        word in STATES | ALSO_DONE or (DONE.fullmatch(word) and word not in BEGINNINGS)
-        for word in words
-    )
+    is_done = column.stype in ("boolean", "numerical") and _is_done(words)
     last = set(words) if is_of_parent else set(words[-1:])
     outcomes = LAST_OUTCOMES | CHOICES if is_of_parent else LAST_OUTCOMES
     if is_done or OUTCOMES & set(words) or outcomes & last:
         return "an outcome by its name"
     return _ending_values(connection, table, column)
+
+
+def _is_done(words: Sequence[str]) -> bool:
+    """Whether a name has a participle of something that is over."""
+    return any(
+        word in STATES | ALSO_DONE or (DONE.fullmatch(word) is not None and word not in BEGINNINGS)
+        for word in words
+    )
 
 
 def _ending_values(connection: Connection, table: TableDraft, column: ColumnDraft) -> str | None:
@@ -409,7 +434,7 @@ def _propose_part(
     connection: Connection, table: TableDraft, column: ColumnDraft, late: Sequence[LateTime]
 ) -> bool:
     """A column that has a value, or is true, in rows that have a later time alone, or that shares
-    the word of an outcome with it."""
+    the word of an outcome with it. If most rows have the time, most of them must have the value."""
     for one in late:
         time = one.column
         shared = set(words_of(column.name)) & set(words_of(time.name)) & (OUTCOMES | STATES)
@@ -419,13 +444,18 @@ def _propose_part(
             return True
         if column.facts.is_full and column.stype != "boolean":
             continue
-        if one.rows > ALONE_MAX * (one.rows + one.nulls):
+        is_usual = one.rows > ALONE_MAX * (one.rows + one.nulls)
+        if is_usual and (one.nulls < WITHOUT_MIN or column.stype == "boolean"):
             continue
         count, timed = one_row(
             connection,
             f"SELECT count(*), count({table.value(time.name)}) FROM raw.t{table.source.index} "
             f"WHERE {_is_set(table, column)}",
         )
+        if is_usual and not (
+            timed >= MOSTLY_SET * one.rows and count - timed <= (1 - SAME_ROWS_SHARE) * one.nulls
+        ):
+            continue
         if count >= ROWS_MIN and timed >= SAME_ROWS_SHARE * count:
             what = "true" if column.facts.is_full else "set"
             text = f"{what} in rows that have {time.name} ({timed:,} of {count:,})"
@@ -434,14 +464,63 @@ def _propose_part(
     return False
 
 
-def _propose_end(column: ColumnDraft, plan: LateTime) -> None:
-    """A foreign key that is called as the end of what its row plans: end_station, of ended_at."""
-    ends = [word for word in words_of(plan.column.name) if len(word) > STEM_MIN]
-    for word in words_of(column.name):
-        if len(word) >= STEM_MIN and any(end.startswith(word) for end in ends):
-            text = f"'{word}', as in {plan.column.name}, which is {plan.text('the row')}"
-            propose(column, Known("column", plan.column.name), text)
-            return
+def _propose_end(
+    column: ColumnDraft, late: Sequence[LateTime], plan: LateTime | None, *, is_key: bool
+) -> bool:
+    """A column that is called as the end of its row, end_station of ended_at: by a word that begins
+    one of a later time, or by one that only ends have. A key may be called as its row's plan in any
+    word that is not one of times."""
+    words = words_of(column.name)
+    words += [first + second for first, second in pairwise(words)]  # drop_off
+    if NO_ENDS & set(words):
+        return False
+    ending = set(words) & (KEY_ENDS if is_key else ENDS)
+    for one in late:
+        name = one.column.name
+        ends = [word for word in words_of(name) if len(word) > STEM_MIN and word not in TIME_WORDS]
+        shared = words if is_key and one is plan else sorted(ending)
+        for word in shared:
+            if len(word) >= STEM_MIN and any(end.startswith(word) for end in ends):
+                why = f"'{word}', as in {name}, which is {one.text('the row')}"
+                propose(column, one.column.known_at, why)
+                return True
+    if plan is None or not ending:
+        return False
+    why = f"'{min(ending)}' is of an end, and {plan.column.name} is {plan.text('the row')}"
+    propose(column, Known("column", plan.column.name), why)
+    return True
+
+
+def _doubtful_key(
+    connection: Connection,
+    table: TableDraft,
+    column: ColumnDraft,
+    partly: Sequence[LateTime],
+    plan: LateTime | None,
+) -> LateTime | None:
+    """The later time with which a foreign key may have come: a plan, if some rows lack the key, or
+    if all have both and the plan is of something done; without a plan one whose rows have the key
+    far more often than the others."""
+    words = set(words_of(column.name))
+    if words & (NO_ENDS | STARTS):
+        return None
+    if plan is not None and column.facts.is_full:
+        names = words_of(plan.column.name)
+        return plan if not plan.nulls and (_is_done(names) or ENDS & set(names)) else None
+    if plan is not None:
+        return plan
+    has = f"{table.value(column.name)} IS NOT NULL"
+    for one in partly if not column.facts.is_full else ():
+        came = f"{table.value(one.column.name)} IS NOT NULL"
+        then, before = one_row(
+            connection,
+            f"SELECT count(*) FILTER (WHERE {has} AND {came}), count(*) FILTER (WHERE {has} AND "
+            f"NOT ({came})) FROM raw.t{table.source.index}",
+        )
+        is_known = min(one.rows, one.nulls) >= WITHOUT_MIN
+        if is_known and then * one.nulls >= OFTENER * before * one.rows:
+            return one
+    return None
 
 
 def _propose_newer(table: TableDraft, column: ColumnDraft, newer: NewerParents) -> bool:
