@@ -6,6 +6,10 @@ if its name is one of a counter or a state that moves on. A row that is written 
 come (an appointment, a loan) has an outcome, which is known when that time has come: which columns
 are outcomes their names and values say, and the others are named, as only a person knows.
 
+A number that is one time of its row minus another is known with the later one. A column of an event
+after the time at which it would be shown ('refunded', of an order that was shipped) is hidden for
+good.
+
 A column that was written later and is not declared so shows the future: `known_at` hides it, and is
 a proposal to be checked.
 """
@@ -14,10 +18,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import NamedTuple
 
+import numpy as np
+
 from headwater.facts.names import TIME_WORDS, words_of
+from headwater.inference.computed import SPAN_ROWS_MAX, SPAN_ROWS_MIN, Array, span_of
 from headwater.inference.draft import AT_CREATION, ColumnDraft, TableDraft
 from headwater.inference.parent_times import NewerParents, add_taken, has_own_time
 from headwater.inference.times import OVERWRITTEN, ROWS_MIN, kind_of, latest, order_of
@@ -100,6 +107,17 @@ STARTS = {
 # Of keys alone: closed_by.
 KEY_ENDS = ENDS | STATES | {"close", "closing", "closer", "resolver", "winner", "loser", "final"}
 NO_ENDS = AHEAD | {"previous", "prior", "initial"}
+# Words and values of events that may follow the time that a row was written for.
+AFTERMATH = {
+    "returned", "refunded", "refund", "chargeback", "disputed", "reversed", "reopened", "exchanged",
+}  # fmt: skip
+CANCELLED = {"cancelled", "canceled"}  # after one of these; an appointment is cancelled before it
+SENT = {"ship", "shipped", "shipping", "dispatch", "dispatched", "sent"}
+HANDED_OVER = SENT | {"delivered", "delivery", "paid", "payment", "fulfilled"}
+ARRIVED = {"delivered", "undelivered", "received"}  # after it was sent
+AFTERMATH_WORDS_MAX = 4  # of a value
+# Of the end of a loan or a rent, which is when the thing is returned.
+OVER = {"end", "ended", "closed", "completed", "finish", "finished"}
 MISSED = {"delay", "delayed", "late", "overdue"}
 NUMBER, VOTES = {"n", "num", "number"}, {"votes", "ratings", "reviews", "voters", "fans"}
 RATINGS = {"rating", "ratings", "score", "scores", "stars"}
@@ -146,12 +164,19 @@ def draft_known_at(
     those of the tables that it refers to."""
     if table.source.row_count == 0:
         return
-    if not has_own_time(table):
+    if has_own_time(table):
+        _draft_later(connection, table, newer)
+    else:
         _draft_open_times(connection, table)
         _draft_plan_of_parent(connection, table, tables)
         if table.temporal_column is not None:
             _draft_ratings(table)
-        return
+        _draft_spans(connection, table, None)
+        _hide_aftermath(connection, table, table.plan)
+
+
+def _draft_later(connection: Connection, table: TableDraft, newer: NewerParents) -> None:
+    """Propose known_at for the columns of a table with a time of its own."""
     time = table.column(table.temporal_column or "")
     late = [
         found
@@ -161,6 +186,7 @@ def draft_known_at(
     ]
     for found in late:
         _propose_time(found, time.name)
+    _draft_spans(connection, table, time)
     plan = _plan(connection, table, time, late)
     table.plan = None if plan is None else plan.column.name
     partly = [one for one in late if one.nulls]
@@ -169,7 +195,7 @@ def draft_known_at(
     for column in table.columns:
         if column.stype in ("timestamp", "ignored") or column is time:
             continue
-        if column.name in table.primary_key:
+        if column.name in table.primary_key or column.known_at != AT_CREATION:
             continue
         if _propose_companion(connection, table, column, [one.column for one in partly]):
             continue
@@ -191,15 +217,25 @@ def draft_known_at(
     if plan is None:
         _draft_actuals(table)
     _draft_ratings(table)
+    first = late[0].column.name if late else None
+    _hide_aftermath(connection, table, table.plan or first)
     for one in late:
-        shown = sorted(doubtful[one.column.name], key=lambda name: name not in keys)
-        if shown and not VALID & set(words_of(one.column.name)):
-            table.check(
-                f"{one.column.name} is {one.text(time.name)}; shown before it: "
-                f"{listed(shown, DOUBTFUL_MAX)}. If one of these is known only then, set its "
-                f"known_at to {one.column.name}",
-                Cost.FUTURE,
-            )
+        _say_shown_before(table, time, one, doubtful[one.column.name])
+
+
+def _say_shown_before(
+    table: TableDraft, time: ColumnDraft, late: LateTime, names: Sequence[str]
+) -> None:
+    """Name the columns that may be known only at a later time, foreign keys first."""
+    name = late.column.name
+    shown = [one for one in names if table.column(one).known_at == AT_CREATION]
+    shown.sort(key=lambda one: one not in table.key_columns())
+    if shown and not VALID & set(words_of(name)):
+        table.check(
+            f"{name} is {late.text(time.name)}; shown before it: {listed(shown, DOUBTFUL_MAX)}. "
+            f"If one of these is known only then, set its known_at to {name}",
+            Cost.FUTURE,
+        )
 
 
 def _plain_columns(table: TableDraft) -> list[ColumnDraft]:
@@ -310,6 +346,60 @@ def _draft_open_times(connection: Connection, table: TableDraft) -> None:
             propose(column, Known("column", ends[0].name), f"{end}, and {ends[0].name} is an end")
 
 
+def _draft_spans(connection: Connection, table: TableDraft, time: ColumnDraft | None) -> None:
+    """Propose that a number which is one time of its row minus another is known with the later one,
+    as the end follows from the start and the length. time: that of the row, if it has its own."""
+    numbers = [
+        column
+        for column in _plain_columns(table)
+        if column.stype == "numerical" and column.facts.value_count >= SPAN_ROWS_MIN
+    ]
+    late = [c for c in table.columns if c.stype == "timestamp" and c.known_at != AT_CREATION]
+    late = [column for column in late if column.taken_from is None and column is not time]
+    times = late if time is None else [time, *late]
+    if not numbers or len(times) < 2:
+        return
+    read = [*times, *numbers]
+    stamps = ", ".join(
+        f"CASE WHEN isfinite({table.stamp(column.name)}) THEN epoch_us({table.stamp(column.name)}) "
+        f"END AS c{j}"
+        for j, column in enumerate(times)
+    )
+    values = ", ".join(
+        f"{table.typed_value(column.name)} AS c{j}" for j, column in enumerate(numbers, len(times))
+    )
+    step = table.source.row_count // SPAN_ROWS_MAX + 1
+    result = connection.execute(
+        f"SELECT * FROM (SELECT {stamps}, {values} FROM raw.t{table.source.index}) "
+        f"WHERE hash(c0, c1) % {step} = 0"
+    ).fetchnumpy()
+    found = {
+        column.name: np.ma.filled(np.ma.asarray(one).astype(np.float64), np.nan)
+        for column, one in zip(read, result.values(), strict=True)
+    }
+    for number in numbers:
+        for first, last in permutations(times, 2):
+            proof = span_of(found[first.name], found[last.name], found[number.name])
+            if proof is not None:
+                end = _later_known(first, last, found, time)
+                why = f"it is {last.name} - {first.name} in {proof}"
+                propose(number, end.known_at, why)
+                break
+
+
+def _later_known(
+    first: ColumnDraft, last: ColumnDraft, found: dict[str, Array], time: ColumnDraft | None
+) -> ColumnDraft:
+    """That of two times which is known later: not the row's, nor one that is planned."""
+    for one, other in ((first, last), (last, first)):
+        if other is time or (
+            AHEAD & set(words_of(other.name)) and not AHEAD & set(words_of(one.name))
+        ):
+            return one
+    is_later = np.nanmean(found[last.name] - found[first.name]) >= 0
+    return last if is_later else first
+
+
 def _late_time(
     connection: Connection, table: TableDraft, time: ColumnDraft, column: ColumnDraft
 ) -> LateTime | None:
@@ -374,6 +464,58 @@ def _outcome(
     if is_done or OUTCOMES & set(words) or outcomes & last:
         return "an outcome by its name"
     return _ending_values(connection, table, column)
+
+
+def _hide_aftermath(connection: Connection, table: TableDraft, later: str | None) -> None:
+    """Hide for good the columns with events after the time at which they are known, or else after a
+    later time of their row: by their name, or by a value of a row that has this time, such as
+    'returned' of shipped_at."""
+    keys = table.key_columns()
+    for column in table.columns:
+        name = column.known_at.column or later
+        is_state = column.stype in ("boolean", "categorical", "numerical")
+        if name is None or not is_state or column.name in keys or column.known_at.kind == "never":
+            continue
+        if KNOWN_BEFORE & set(words_of(column.name)):
+            continue
+        after = _aftermath_of(words_of(name))
+        named = after & set(words_of(column.name))
+        why = f"'{min(named)}' may come after {name}" if named else None
+        why = why or _aftermath_value(connection, table, column, name, after)
+        if why is not None:
+            propose(column, Known("never"), why)
+
+
+def _aftermath_of(time_words: Sequence[str]) -> set[str]:
+    """The words of events that may follow a time, by the words of its name: not its own event."""
+    words = AFTERMATH | (CANCELLED if HANDED_OVER & set(time_words) else set())
+    words |= ARRIVED if SENT & set(time_words) else set()
+    if OVER & set(time_words):
+        words = words - {"returned"}
+    stems = [word for word in time_words if len(word) > STEM_MIN and word not in TIME_WORDS]
+    return {w for w in words if not any(w.startswith(stem) for stem in stems)}
+
+
+def _aftermath_value(
+    connection: Connection, table: TableDraft, column: ColumnDraft, name: str, after: set[str]
+) -> str | None:
+    """That rows with a time have a value with one of some words; in a column that is shown before
+    the time it must be the whole value."""
+    if column.stype != "categorical" or column.facts.distinct_count > VALUES_MAX:
+        return None
+    has_time = "true"
+    if table.column(name).taken_from is None:
+        has_time = f"{table.value(name)} IS NOT NULL"
+    rows = connection.execute(
+        f"SELECT lower(CAST({table.value(column.name)} AS VARCHAR)) AS v, count(*) FROM "
+        f"raw.t{table.source.index} WHERE {has_time} GROUP BY v HAVING v IS NOT NULL ORDER BY v"
+    ).fetchall()
+    words_max = 1 if column.known_at == AT_CREATION else AFTERMATH_WORDS_MAX
+    for value, count in rows:
+        words = words_of(value)
+        if len(words) <= words_max and (found := after & set(words)):
+            return f"'{min(found)}', in {count:,} rows that have {name}, may come after it"
+    return None
 
 
 def _is_done(words: Sequence[str]) -> bool:

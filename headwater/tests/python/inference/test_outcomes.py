@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from databases import DAY, TinyDatabase, TinyTable, arrow_tables, draft
 from headwater.builder.build import build
 from headwater.inference.draft import TableDraft
@@ -287,3 +288,89 @@ def test_a_key_that_may_have_come_later_is_named() -> None:
     assert shown_before(draft(seldom).table("jobs")) == []
     rarer = jobs(done_share=0.3, driver_id=lambda j, done: j % 9 if done or j % 4 == 0 else None)
     assert shown_before(draft(rarer).table("jobs")) == ["driver_id"]
+
+
+def lent(j: int) -> timedelta:
+    """How long a thing was away: up to a week, and seconds that are whole in no unit."""
+    return timedelta(days=j % 7, seconds=j * 7919 % 86_400)
+
+
+def nights(j: int) -> int:
+    taken = DAY + timedelta(hours=j)
+    return ((taken + lent(j)).date() - taken.date()).days
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "unit"),
+    [
+        ("INTEGER", lambda j: round(lent(j).total_seconds() / 60), "minutes"),
+        ("INTEGER", lambda j: int(lent(j) / timedelta(hours=1)), "hours"),
+        ("INTEGER", lambda j: int(lent(j).total_seconds()), "seconds"),
+        ("INTEGER", lambda j: int(lent(j).total_seconds() * 1000), "milliseconds"),
+        ("DOUBLE", lambda j: lent(j) / timedelta(days=1), "days"),
+        ("DOUBLE", lambda j: round(lent(j) / timedelta(hours=1), 2), "hours"),
+        ("DOUBLE", lambda j: -lent(j).total_seconds(), "seconds"),
+        ("INTEGER", lambda j: nights(j), "days of the calendar"),
+        ("INTEGER", lambda j: nights(j) + 1, "days with the first one"),
+        ("INTEGER", lambda j: round(lent(j).total_seconds() / 60) + j % 5, None),
+        ("INTEGER", lambda j: j * 31 % 7, None),
+        ("INTEGER", lambda j: 0, None),
+    ],
+)  # fmt: skip
+def test_a_number_that_is_one_time_minus_another_is_known_with_the_later(
+    kind: str, value: Any, unit: str | None
+) -> None:
+    """It was shown when the thing was taken, and told when it would be back."""
+    table = table_of(
+        300,
+        back=("TIMESTAMP", lambda j: DAY + timedelta(hours=j) + lent(j) if j % 8 else None),
+        n=(kind, value),
+    )
+    assert known(table) == {"back": "back", **({"n": "back"} if unit else {})}
+    (check,) = table.column("n").checks or [""]
+    proof = "it is at - back" if kind == "DOUBLE" and value(1) < 0 else "it is back - at"
+    expected = f"proposal: known_at back ({proof} in {unit}, in 262 of 262 rows)"
+    assert check == (expected if unit else "")
+
+
+def test_a_delay_is_known_with_what_came_not_with_what_was_promised() -> None:
+    """Also if both are later than the row, and the promised one is the later."""
+    table = table_of(
+        promised=("TIMESTAMP", lambda j: DAY + timedelta(hours=j, days=9)),
+        came=("TIMESTAMP", lambda j: DAY + timedelta(hours=j, days=3 + j % 11)),
+        gap=("INTEGER", lambda j: j % 11 - 6),
+    )
+    assert known(table)["gap"] == "came"
+
+
+@pytest.mark.parametrize(
+    ("later", "name", "values", "at"),
+    [
+        ("dispatched", "stage", ["DISPATCHED", "In Transit", "Refunded", "lost"], "never"),
+        ("dispatched", "stage", ["packed", "underway", "RETURNED", "on its way"], "never"),
+        ("dispatched", "stage", ["delivered", "returned to sender", "done", "lost"], "never"),
+        ("ship_date", "stage", ["shipped", "pending", "Delivered", "lost"], "never"),
+        ("delivered_on", "stage", ["delivered", "Cancelled", "done", "lost"], "never"),
+        ("appointed_for", "stage", ["attended", "Cancelled", "no show", "lost"], "appointed_for"),
+        ("return_date", "stage", ["returned", "lost", "damaged", "overdue"], "return_date"),
+        ("ended", "stage", ["returned", "lost", "damaged", "overdue"], "ended"),
+        ("dispatched", "customer", ["new", "returned customer", "web", "x"], "creation"),
+    ],
+)
+def test_a_state_that_goes_on_after_the_later_time_is_never_known(
+    later: str, name: str, values: list[str], at: str
+) -> None:
+    """'refunded' was shown from the day on which the parcel left."""
+    columns: dict[str, Any] = {
+        later: ("TIMESTAMP", lambda j: DAY + timedelta(hours=j, days=2 + j % 3)),
+        name: ("TEXT", lambda j: values[j % 4]),
+        "was_refunded": ("BOOLEAN", lambda j: j % 4 == 3),
+    }
+    table = table_of(200, **columns)
+    expected = {later: later, name: at, "was_refunded": "never"}
+    assert known(table) == {key: value for key, value in expected.items() if value != "creation"}
+    shown = [] if at != "creation" else [name]
+    assert shown_before(table) == shown
+    if at == "never":
+        (check,) = table.column(name).checks
+        assert f"in 50 rows that have {later}, may come after it)" in check
