@@ -8,7 +8,7 @@ are outcomes their names and values say, and the others are named, as only a per
 
 A number that is one time of its row minus another is known with the later one. A column of an event
 after the time at which it would be shown ('refunded', of an order that was shipped) is hidden for
-good.
+good. If the row has the time of a beginning alone, its outcomes are named.
 
 A column that was written later and is not declared so shows the future: `known_at` hides it, and is
 a proposal to be checked.
@@ -106,6 +106,28 @@ STARTS = {
 }  # fmt: skip
 # Of keys alone: closed_by.
 KEY_ENDS = ENDS | STATES | {"close", "closing", "closer", "resolver", "winner", "loser", "final"}
+# Words of outcomes long after a beginning, the row's only time: final_grade of enrolled_on.
+FINALS = OUTCOMES - {"status", "actual", "show", "review", "fine", "default", "fare", "tip"} | {
+    "won", "survived", "passed", "failed", "graduated", "left", "quit", "resigned", "terminated",
+    "fired", "returned", "churned", "cancelled", "canceled", "refunded", "defaulted", "renewed",
+    "retained", "promoted", "relapsed", "recovered", "readmitted", "eliminated", "completed",
+    "converted", "repaid", "chargeback", "died", "loser", "lost",
+}  # fmt: skip
+LAST_FINALS = {"grade"}
+# Words of times at which something begins: participles, but of records, and these.
+BEGUN = STARTS - {"from", "first", "origin"} | {
+    "hire", "enrollment", "enrolment", "admission", "admit", "application", "order", "booking",
+    "signup", "registration", "launch", "intake", "onset", "begun", "began", "commenced",
+}  # fmt: skip
+RECORDED = {
+    "recorded", "logged", "measured", "observed", "sampled", "inserted", "added", "updated",
+    "modified", "published", "posted", "received", "reported", "played", "aired", "released",
+    "scored", "graded", "tested", "visited", "died", "killed", "raced", "signed", "dated", "timed",
+    "noted", "entered", "edited", "changed", "collected", "captured", "loaded", "imported",
+    "fetched", "crawled", "scraped", "retrieved", "processed", "checked", "validated", "computed",
+    "generated", "evaluated", "settled", "decided", "concluded", "finalized", "finalised",
+}  # fmt: skip
+NOT_FINAL = KNOWN_BEFORE | AHEAD | {"pay", "job", "salary"}
 NO_ENDS = AHEAD | {"previous", "prior", "initial"}
 # Words and values of events that may follow the time that a row was written for.
 AFTERMATH = {
@@ -173,6 +195,7 @@ def draft_known_at(
             _draft_ratings(table)
         _draft_spans(connection, table, None)
         _hide_aftermath(connection, table, table.plan)
+    _say_outcomes(connection, table)
 
 
 def _draft_later(connection: Connection, table: TableDraft, newer: NewerParents) -> None:
@@ -236,6 +259,41 @@ def _say_shown_before(
             f"If one of these is known only then, set its known_at to {name}",
             Cost.FUTURE,
         )
+
+
+def _say_outcomes(connection: Connection, table: TableDraft) -> None:
+    """Name the columns that are outcomes by their words, or by values, if the row has the time of a
+    beginning and none at which they could be known: they are shown from its beginning on."""
+    time = table.temporal_column
+    if time is None or table.plan is not None or not _is_beginning(words_of(time)):
+        return
+    plain = {column.name for column in _plain_columns(table)}
+    found = []
+    for column in table.columns:
+        own = words_of(column.name)
+        words = {*own, *(first + second for first, second in pairwise(own))}
+        is_shown = column.name not in table.primary_key and column.known_at == AT_CREATION
+        if not is_shown or column.stype in ("timestamp", "ignored") or NOT_FINAL & words:
+            continue
+        is_final = FINALS & words or LAST_FINALS & set(own[-1:])
+        is_end = words & (ENDS if column.foreign_key is None else KEY_ENDS)
+        has_endings = column.name in plain and own[-1:] != ["status"]
+        if is_final or is_end or (has_endings and _ending_values(connection, table, column)):
+            found.append(column.name)
+    if found:
+        table.check(
+            f"{time} is of a beginning, and from then on outcomes are shown, by their names or "
+            f"values: {listed(found, DOUBTFUL_MAX)}; for one that comes later set known_at (never, "
+            'or such as "+90 days"), or stype ignored',
+            Cost.FUTURE,
+        )
+
+
+def _is_beginning(words: Sequence[str]) -> bool:
+    """Whether a time is that of something that begins, by the words of its name."""
+    if (RECORDED | STATES | OVER | ENDS) & set(words):
+        return False
+    return any(word in BEGUN | BEGINNINGS or DONE.fullmatch(word) for word in words)
 
 
 def _plain_columns(table: TableDraft) -> list[ColumnDraft]:

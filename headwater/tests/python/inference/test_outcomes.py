@@ -374,3 +374,52 @@ def test_a_state_that_goes_on_after_the_later_time_is_never_known(
     if at == "never":
         (check,) = table.column(name).checks
         assert f"in 50 rows that have {later}, may come after it)" in check
+
+
+def members_of(time: str, **columns: tuple[str, Any]) -> TableDraft:
+    """Rows with one time, called so, an hour apart; and columns as `table_of` takes them."""
+    kinds = {"member": "INTEGER", time: "TIMESTAMP"} | {name: k for name, (k, _) in columns.items()}
+    rows = [
+        (j, DAY + timedelta(hours=j), *(value(j) for _, value in columns.values()))
+        for j in range(200)
+    ]
+    return draft({"members": TinyTable(kinds, rows)}).table("members")
+
+
+@pytest.mark.parametrize("time", ["enlisted", "joined_on", "intake_date", "start", "created_at"])
+def test_outcomes_of_a_row_with_the_time_of_its_beginning_alone_are_named(time: str) -> None:
+    """In one line, as nothing says when they are known; nothing is hidden."""
+    table = members_of(
+        time,
+        height=("INTEGER", lambda j: j % 40),
+        final_rank=("INTEGER", lambda j: j % 9),
+        has_graduated=("BOOLEAN", lambda j: j % 3 == 0),
+        end_post=("TEXT", lambda j: f"p{j % 5}"),
+        progress=("TEXT", lambda j: ["completed", "withdrawn", "on leave"][j % 3]),
+        target_grade=("INTEGER", lambda j: j % 6),
+        town=("TEXT", lambda j: f"t{j % 5}"),
+    )
+    assert known(table) == {}
+    assert [check for check in table.checks if "beginning" in check] == [
+        f"{time} is of a beginning, and from then on outcomes are shown, by their names or values: "
+        "final_rank, has_graduated, end_post, progress; for one that comes later set known_at "
+        '(never, or such as "+90 days"), or stype ignored'
+    ]
+
+
+@pytest.mark.parametrize("time", ["played_on", "date", "day", "recorded_at", "updated_at"])
+def test_what_a_row_of_an_event_says_of_it_is_not_named(time: str) -> None:
+    table = members_of(
+        time, winner=("TEXT", lambda j: "ab"[j % 2]), final_score=("INTEGER", lambda j: j % 9)
+    )
+    assert known(table) == {} and not [check for check in table.checks if "beginning" in check]
+
+
+def test_outcomes_with_a_later_time_of_their_row_are_not_named() -> None:
+    table = members_of(
+        "enlisted",
+        discharged=("TIMESTAMP", lambda j: DAY + timedelta(hours=j, days=90 + j % 9)),
+        final_rank=("INTEGER", lambda j: j % 9),
+    )
+    assert known(table) == {"discharged": "discharged", "final_rank": "discharged"}
+    assert not [check for check in table.checks if "beginning" in check]
