@@ -153,7 +153,7 @@ static void a_builder_reads_what_the_arrays_hold(void **state) {
     static const char colors[] = "redblue";
     static const int64_t color_ends[4] = {0, 3, 3, 7};
     static const uint8_t flags[1] = {6};
-    hw_column_stats stats = {0};
+    hw_column_stats stats = {.struct_bytes = sizeof stats};
     MUST(hw_arrays_open(3, &stream, &error));
     MUST(hw_arrays_add(&stream, "time", "l", times, NULL, NULL, &error));
     MUST(hw_arrays_add(&stream, "key", "u", words, ends, NULL, &error));
