@@ -379,7 +379,7 @@ HW_CHECK hw_status hw_builder_write_vectors(hw_builder *b, hw_embedding_kind kin
  * Writes graph, schema and metadata.json, computes the fingerprint (32 lower-case hex digits and a
  * zero) from the contents, stamps it on every file and syncs them. metadata: the bytes of
  * metadata.json, which are taken as they are; NULL and 0: the builder writes one with all that
- * Python reads (docs/reference/store-format.md, "metadata.json").
+ * Python reads (the documentation, "metadata.json").
  */
 HW_CHECK hw_status hw_builder_finish(hw_builder *b, const void *metadata, size_t metadata_bytes,
                                      char fingerprint[33], hw_error *error);

@@ -13,7 +13,7 @@ import numpy as np
 
 from headwater.binding.arrow import ArrowStream, Stream
 from headwater.binding.conversions import UINT32_MAX, path, text, u32, u64, words
-from headwater.binding.header import HW_KNOWN_CREATION, STRUCTS
+from headwater.binding.header import HW_KNOWN_CREATION
 from headwater.binding.library import Handle, as_dict, call, filled, lib
 
 
