@@ -11,7 +11,7 @@ clang -std=c17 -g -O1 -pthread -ffp-contract=off \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
     -I"$root/include" -I"$root/src" -I"$root/tests/c" \
     "$root"/fuzz/"$target".c "$root"/tests/c/support/fixtures.c "$root"/tests/c/support/damage.c \
-    "$root"/tests/c/support/league.c "$root"/tests/c/support/survey.c "$root"/src/*/*.c -lm \
+    "$root"/tests/c/support/harbours.c "$root"/tests/c/support/league.c "$root"/tests/c/support/survey.c "$root"/src/*/*.c -lm \
     -o "$out/$target"
 TMPDIR=$out/stores exec "$out/$target" -max_len=100 -artifact_prefix="$out/" "$@" \
     "$out/corpus-$target"

@@ -413,7 +413,7 @@ typedef struct hw_store hw_store;
 HW_CHECK hw_status hw_store_open(const char *path, hw_load load, hw_store **store, hw_error *error);
 HW_API void hw_store_close(hw_store *store); /* drops one reference */
 HW_API hw_store *hw_store_retain(hw_store *store);
-/* Directory of the build that is open, for metadata.json. */
+/* Directory of the build that is open. */
 HW_API const char *hw_store_directory(const hw_store *store);
 HW_API const char *hw_store_fingerprint(const hw_store *store);
 
@@ -425,6 +425,90 @@ typedef struct hw_store_counts {
 } hw_store_counts;
 HW_CHECK hw_status hw_store_get_counts(const hw_store *store, hw_store_counts *counts,
                                        hw_error *error);
+
+/*
+ * The tables, columns, foreign keys, tasks and categories of the store, by number and by name.
+ * Texts and lists belong to the store and last until its last reference is dropped; names end with
+ * a zero. A number that is too large and a name that the store does not have are HW_BAD_ARGUMENT;
+ * the message lists names that it has.
+ *
+ * The first call of any of these functions reads all of metadata.json, and the store keeps it.
+ * HW_BAD_STORE if the build wrote another one, or if it contradicts schema.bin; HW_IO,
+ * HW_NO_MEMORY. Any thread.
+ */
+typedef struct hw_table_info {
+    size_t struct_bytes;
+    const char *name;
+    uint32_t first_row, row_count; /* global rows */
+    uint32_t first_column, column_count; /* global columns, ignored ones included */
+    uint32_t first_key, key_count; /* its foreign keys */
+    uint32_t temporal_column; /* UINT32_MAX: none */
+    uint32_t primary_key_count; /* 0 also if metadata.json has none */
+    const uint32_t *primary_key; /* columns, as hw_store_row_key has the parts */
+    uint8_t is_keyed; /* 1: it has a primary key */
+} hw_table_info;
+HW_CHECK hw_status hw_store_table_info(const hw_store *store, uint32_t table, hw_table_info *info,
+                                       hw_error *error);
+typedef struct hw_column_info {
+    size_t struct_bytes;
+    const char *name;
+    uint32_t table; /* UINT32_MAX: the obs_time or target of a derived task */
+    uint32_t task; /* of those, else UINT32_MAX */
+    hw_semantic_type stype;
+    hw_known known;
+    uint32_t known_column; /* HW_KNOWN_COLUMN */
+    uint32_t first_category, category_count; /* categories of the store */
+    int64_t known_offset_us;
+    double mean, std; /* numerical: z = (x - mean) / std */
+    uint64_t value_count, null_count; /* over all rows */
+} hw_column_info;
+HW_CHECK hw_status hw_store_column_info(const hw_store *store, uint32_t column,
+                                        hw_column_info *info, hw_error *error);
+typedef struct hw_key_info {
+    size_t struct_bytes;
+    const char *name; /* "orders.customer_id", "lines.order_id+line": the child's table, columns */
+    uint32_t child_table, parent_table;
+    uint32_t column_count;
+    const uint32_t *columns; /* of the child table, [column_count] */
+    const uint32_t *parent_columns; /* that they refer to; NULL: metadata.json has none */
+    uint64_t edge_count, null_count, dangling_count; /* rows of the child table */
+} hw_key_info;
+HW_CHECK hw_status hw_store_key_info(const hw_store *store, uint32_t key, hw_key_info *info,
+                                     hw_error *error);
+typedef struct hw_task_info {
+    size_t struct_bytes;
+    const char *name;
+    uint32_t anchor_table;
+    uint32_t target_column; /* of the anchor table, or the task's own */
+    hw_semantic_type target_stype;
+    uint32_t obs_time_column; /* the task's own; UINT32_MAX: is_cell */
+    uint32_t seed_count;
+    uint32_t hidden_count;
+    const uint32_t *hidden; /* columns */
+    hw_context_labels context_labels; /* as in hw_task_spec */
+    uint8_t is_cell; /* 1: the target is a column of the anchor table; 0: a derived task */
+    uint8_t exclusive, given_split, label_times; /* as in hw_task_spec */
+} hw_task_info;
+HW_CHECK hw_status hw_store_task_info(const hw_store *store, uint32_t task, hw_task_info *info,
+                                      hw_error *error);
+/* The text of a category of the store (hw_cell.index, categorical_embed_ids), UTF-8 and a zero;
+ * HW_BAD_STORE if metadata.json has none. */
+HW_CHECK hw_status hw_store_category(const hw_store *store, uint32_t category, const char **text,
+                                     size_t *bytes, hw_error *error);
+
+HW_CHECK hw_status hw_store_find_table(const hw_store *store, const char *name, uint32_t *table,
+                                       hw_error *error);
+HW_CHECK hw_status hw_store_find_column(const hw_store *store, const char *table, const char *name,
+                                        uint32_t *column, hw_error *error);
+/* By the name that hw_key_info has. */
+HW_CHECK hw_status hw_store_find_key(const hw_store *store, const char *name, uint32_t *key,
+                                     hw_error *error);
+HW_CHECK hw_status hw_store_find_task(const hw_store *store, const char *name, uint32_t *task,
+                                      hw_error *error);
+/* metadata.json of the build that is open: UTF-8 and a zero. It has descriptions and statistics
+ * besides. */
+HW_CHECK hw_status hw_store_metadata(const hw_store *store, const char **text, size_t *bytes,
+                                     hw_error *error);
 
 /* Called as work begins and about every 100 ms; nonzero ends it with HW_INTERRUPTED. */
 typedef int (*hw_progress_callback)(void *context, uint64_t done_bytes, uint64_t total_bytes);

@@ -18,6 +18,7 @@
 #include "format/file_names.h"
 #include "format/manifest.h"
 #include "store/checksums.h"
+#include "store/described.h"
 #include "store/schema_check.h"
 #include "store/store.h"
 
@@ -192,6 +193,7 @@ static hw_status open_schema(hw_store *store, struct hwi_file *file, struct hwi_
     store->columns = schema->columns;
     store->keys = schema->keys;
     store->key_columns = schema->key_columns;
+    store->key_column_count = schema->key_column_count;
     store->tasks = schema->tasks;
     store->hidden = schema->hidden;
     store->names = schema->names;
@@ -403,6 +405,9 @@ static hw_status open_once(const char *path, hw_load load, hw_store **store, int
     opened->manifest.fd = -1;
     hw_status status = find_directory(opened, path, error);
     if (status == HW_OK) {
+        status = hwi_described_open(&opened->described, error);
+    }
+    if (status == HW_OK) {
         status = open_files(opened, &schema_file, load, error);
     }
     if (status == HW_OK) {
@@ -445,6 +450,7 @@ void hw_store_close(hw_store *store) {
         close(store->directory_fd);
     }
     hwi_file_close(&store->manifest);
+    hwi_described_close(store->described);
     free(store->files);
     free(store->tables);
     free(store->seeds);

@@ -34,6 +34,8 @@ struct hwi_table {
     uint64_t key_bytes_count;
 };
 
+struct hwi_described;
+
 struct hw_store {
     atomic_uint reference_count;
     char *directory;
@@ -42,7 +44,8 @@ struct hw_store {
     const struct hwi_store_info *info;
     const struct hwi_column_info *columns; /* [column_count] */
     const struct hwi_key_info *keys; /* [key_count] */
-    const uint32_t *key_columns;
+    const uint32_t *key_columns; /* [key_column_count] */
+    uint64_t key_column_count;
     const struct hwi_task_info *tasks; /* [task_count] */
     const uint32_t *hidden;
     const char *names;
@@ -58,6 +61,7 @@ struct hw_store {
     struct hwi_file *files; /* schema.bin, then those that it lists */
     uint32_t file_count;
     const struct hwi_file_info *listed; /* [file_count - 1] */
+    struct hwi_described *described; /* described.h: made when first asked for */
     struct hwi_file manifest; /* closed; its path is NULL if the build was opened by itself */
 };
 

@@ -70,6 +70,18 @@ class Store:
         """Directory of the build that is open."""
         return os.fsdecode(lib.hw_store_directory(self.open_handle()))
 
+    def metadata(self) -> bytes:
+        """metadata.json of the build that is open."""
+        handle, text, size = self.open_handle(), c_void_p(), c_size_t()
+        call(lib.hw_store_metadata, handle, byref(text), byref(size))
+        return string_at(text.value or 0, size.value)
+
+    def key_columns(self, key: SupportsIndex, /) -> list[int]:
+        """Global columns of a foreign key, in its child table."""
+        found = read("hw_key_info", lib.hw_store_key_info, self.open_handle(), u32(key))
+        columns: list[int] = found.columns[: found.column_count]
+        return columns
+
     # ---- its files ---------------------------------------------------------------------------
 
     def verify(self) -> list[str]:

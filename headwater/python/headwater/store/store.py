@@ -100,15 +100,14 @@ class Store:
     def metadata(self) -> dict[str, Any]:
         """metadata.json of the build, with its fingerprint and, if there are times, "time": the
         mean_us and std_us by which all of them are shown."""
-        file = Path(self.core.directory()) / "metadata.json"
+        text, place = self.core.metadata(), self.core.directory()
         try:
-            with open(file, "rb", opener=regular) as stream:
-                metadata = json.load(stream)
-        except (OSError, ValueError) as error:
-            raise StoreError(f"cannot read '{file}': {error}") from error
+            metadata = json.loads(text)
+        except ValueError as error:
+            raise StoreError(f"cannot read metadata.json (in '{place}'): {error}") from error
         missing = {"tables", "columns", "tasks"} - set(metadata)
         if missing:
-            raise StoreError(f"'{file}' lacks {sorted(missing)}")
+            raise StoreError(f"metadata.json lacks {sorted(missing)} (in '{place}')")
         if any(column["stype"] == "timestamp" for column in metadata["columns"]):
             scale = self.core.counts()
             metadata["time"] = {name: scale[f"time_{name}"] for name in ("mean_us", "std_us")}

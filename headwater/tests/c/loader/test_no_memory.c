@@ -21,12 +21,19 @@ struct shop {
     uint64_t digest; /* of what is sampled; 0: not known yet */
 };
 
+/* Once for all trials: an open store keeps what it says of itself. */
+static void describe(const hw_store *store) {
+    hw_table_info info = {.struct_bytes = sizeof info};
+    MUST(hw_store_table_info(store, 0, &info, &error));
+}
+
 static int open_shop(void **state) {
     struct shop *shop = calloc(1, sizeof *shop);
     assert_non_null(shop);
     shop->directory = fixture_directory();
     shop->path = fixture_path(shop->directory, "shop.hw");
     shop->store = bookstore(shop->path);
+    describe(shop->store);
     *state = shop;
     return 0;
 }
@@ -50,6 +57,9 @@ static void open_and_verify(void *context) {
     hw_verification found = {.struct_bytes = sizeof found};
     AGAIN(hw_store_check_files(store, HW_VERIFY_FULL, shop->directory, NULL, NULL, &found, &error));
     assert_int_equal(found.how, HW_VERIFIED_NOW);
+    hw_table_info info = {.struct_bytes = sizeof info};
+    AGAIN(hw_store_table_info(store, BOOKS, &info, &error));
+    assert_string_equal(info.name, "books");
     hw_store_close(store);
 }
 

@@ -244,12 +244,63 @@ static void read_in_bulk(const hw_store *store, const hw_store_counts *counts) {
     }
 }
 
+static void read_words(const char *words, size_t bytes) {
+    (void)hw_hash64(words, bytes, 0);
+}
+
+/* Names, and what metadata.json says, as far as it is told. */
+static void read_names(const hw_store *store, const hw_store_counts *counts) {
+    hw_table_info table = {.struct_bytes = sizeof table};
+    hw_column_info column = {.struct_bytes = sizeof column};
+    hw_key_info key = {.struct_bytes = sizeof key};
+    hw_task_info task = {.struct_bytes = sizeof task};
+    const char *text = NULL;
+    size_t bytes = 0;
+    uint32_t found = 0;
+    for (uint32_t t = 0; t < counts->table_count; t++) {
+        if (hw_store_table_info(store, t, &table, NULL) == HW_OK) {
+            read_words((const void *)table.primary_key, 4 * (size_t)table.primary_key_count);
+            (void)!hw_store_find_table(store, table.name, &found, NULL);
+            (void)!hw_store_find_column(store, table.name, "no such column", &found, NULL);
+        }
+    }
+    for (uint32_t c = 0; c < counts->column_count; c++) {
+        if (hw_store_column_info(store, c, &column, NULL) == HW_OK) {
+            read_words(column.name, strlen(column.name));
+        }
+    }
+    for (uint32_t k = 0; k < counts->key_count; k++) {
+        if (hw_store_key_info(store, k, &key, NULL) == HW_OK) {
+            read_words((const void *)key.columns, 4 * (size_t)key.column_count);
+            for (uint32_t i = 0; key.parent_columns != NULL && i < key.column_count; i++) {
+                demand(key.parent_columns[i] < counts->column_count, "a column of a parent");
+            }
+            (void)!hw_store_find_key(store, key.name, &found, NULL);
+        }
+    }
+    for (uint32_t k = 0; k < counts->task_count; k++) {
+        if (hw_store_task_info(store, k, &task, NULL) == HW_OK) {
+            read_words((const void *)task.hidden, 4 * (size_t)task.hidden_count);
+            (void)!hw_store_find_task(store, task.name, &found, NULL);
+        }
+    }
+    for (uint32_t c = 0; c < counts->category_count; c++) {
+        if (hw_store_category(store, c, &text, &bytes, NULL) == HW_OK) {
+            read_words(text, bytes);
+        }
+    }
+    if (hw_store_metadata(store, &text, &bytes, NULL) == HW_OK) {
+        read_words(text, bytes);
+    }
+}
+
 void damage_read_everything(const hw_store *store) {
     hw_store_counts counts = counts_of(store);
     for (uint32_t row = 0; row < counts.row_count; row++) {
         read_row(store, &counts, row);
     }
     read_in_bulk(store, &counts);
+    read_names(store, &counts);
     for (uint32_t i = 0; i < counts.text_count; i++) {
         const char *text = NULL;
         size_t bytes = 0;

@@ -274,20 +274,31 @@ static void write_names(hw_builder *b, hw_embedding_kind kind, uint32_t count, u
     free(vector);
 }
 
-void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
-                      uint32_t text_dim) {
-    static const char metadata[] = "{\"name\": \"fixture\"}\n";
+static const char no_facts[] = "{\"name\": \"fixture\"}\n";
+
+static void complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                     uint32_t text_dim, const char *metadata) {
     char fingerprint[33];
     MUST(hw_builder_set_embedder(b, "hash", text_dim, &error));
     write_names(b, HW_EMBED_COLUMNS, column_count, text_dim);
     write_names(b, HW_EMBED_CATEGORIES, category_count, text_dim);
-    MUST(hw_builder_finish(b, metadata, sizeof metadata - 1, fingerprint, &error));
+    MUST(hw_builder_finish(b, metadata, strlen(metadata), fingerprint, &error));
+}
+
+void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                      uint32_t text_dim) {
+    complete(b, column_count, category_count, text_dim, no_facts);
+}
+
+void fixture_finish_as(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                       const char *metadata, const char *store_path) {
+    complete(b, column_count, category_count, FIXTURE_TEXT_DIM, metadata);
+    MUST(hw_builder_publish(b, store_path, &error));
 }
 
 void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_count,
                     const char *store_path) {
-    fixture_complete(b, column_count, category_count, FIXTURE_TEXT_DIM);
-    MUST(hw_builder_publish(b, store_path, &error));
+    fixture_finish_as(b, column_count, category_count, no_facts, store_path);
 }
 
 /* ---- directories ------------------------------------------------------------------------- */

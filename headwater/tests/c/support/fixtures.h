@@ -42,6 +42,9 @@ void fixture_seeds(hw_builder *b, uint32_t task, const struct fixture_column *co
 void fixture_complete(hw_builder *b, uint32_t column_count, uint32_t category_count,
                       uint32_t text_dim);
 /* The same with FIXTURE_TEXT_DIM, and publishes. */
+void fixture_finish_as(hw_builder *b, uint32_t column_count, uint32_t category_count,
+                       const char *metadata, const char *store_path);
+/* With a metadata.json that says nothing. */
 void fixture_finish(hw_builder *b, uint32_t column_count, uint32_t category_count,
                     const char *store_path);
 /* Aborts with the message unless the status is HW_OK. */
