@@ -708,9 +708,6 @@ typedef struct hw_sampler_options {
     uint32_t seed_table_count;
     uint32_t max_targets_per_type; /* M: masked cells of one type in a sequence, at most; 0: chosen
                                       from a sample, reported by hw_sampler_shape */
-    const uint32_t *never_masked; /* global columns that are never masked, besides those that
-                                     the documentation names ("Masked cells") */
-    uint32_t never_masked_count;
     /* most seeds of other anchors, with their known labels, in a context of a derived task
        (the documentation, "Peer labels"); at most 1024 */
     uint32_t peer_labels;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "plan/known_labels.h"
 #include "plan/seed_lists.h"
+#include "store/described.h"
 #include "store/hashed_split.h"
 
 #define DEFAULT_MASK_RATIO 0.15
@@ -125,8 +126,9 @@ static hw_status mark_all_labels(struct hwi_plan *plan, hw_error *error) {
 /* ---- cells ------------------------------------------------------------------------------- */
 
 /* Columns whose value stands elsewhere in a context: times that row_ages or child counts say, and
- * keys, which parents and children have too. */
-static void mark_keys_and_times(const hw_store *store, uint8_t *is_kept) {
+ * both ends of foreign keys. */
+static void mark_keys_and_times(const hw_store *store, const struct hwi_described *described,
+                                uint8_t *is_kept) {
     for (uint32_t t = 0; t < store->info->table_count; t++) {
         if (store->tables[t].info->temporal_column != HWI_NONE) {
             is_kept[store->tables[t].info->temporal_column] = 1;
@@ -134,8 +136,12 @@ static void mark_keys_and_times(const hw_store *store, uint8_t *is_kept) {
     }
     for (uint32_t k = 0; k < store->info->key_count; k++) {
         for (uint32_t i = 0; i < store->keys[k].column_count; i++) {
-            uint32_t column = store->key_columns[store->keys[k].column_start + i];
+            uint32_t place = store->keys[k].column_start + i;
+            uint32_t column = store->key_columns[place];
             is_kept[column] = 1;
+            if (described->parent_columns[place] != HWI_NONE) {
+                is_kept[described->parent_columns[place]] = 1;
+            }
             if (store->columns[column].known_kind == HWI_KNOWN_COLUMN) {
                 is_kept[store->columns[column].known_column] = 1;
             }
@@ -143,25 +149,16 @@ static void mark_keys_and_times(const hw_store *store, uint8_t *is_kept) {
     }
 }
 
-static hw_status mark_cells(struct hwi_plan *plan, const hw_sampler_options *options,
-                            hw_error *error) {
+static hw_status mark_cells(struct hwi_plan *plan, hw_error *error) {
     const hw_store *store = plan->store;
-    uint32_t column_count = store->info->column_count;
-    uint8_t *is_kept = calloc((size_t)column_count + 1, 1);
+    const struct hwi_described *described = NULL;
+    HW_TRY(hwi_store_described(store, &described, error));
+    uint8_t *is_kept = calloc((size_t)store->info->column_count + 1, 1);
     hw_status status = HW_OK;
     if (is_kept == NULL) {
-        return hwi_no_memory(error, "the columns that are never masked", column_count);
+        return hwi_no_memory(error, "the columns that are never masked", store->info->column_count);
     }
-    mark_keys_and_times(store, is_kept);
-    for (uint32_t i = 0; i < options->never_masked_count && status == HW_OK; i++) {
-        if (options->never_masked[i] >= column_count) {
-            status = hwi_fail(error, HW_BAD_ARGUMENT,
-                              "never_masked[%u] is %u, expected less than %u columns", i,
-                              options->never_masked[i], column_count);
-        } else {
-            is_kept[options->never_masked[i]] = 1;
-        }
-    }
+    mark_keys_and_times(store, described, is_kept);
     for (uint32_t t = 0; t < store->info->table_count && status == HW_OK; t++) {
         struct hwi_table_plan *cells = &plan->tables[t];
         cells->maskable = calloc((size_t)cells->all_count + 1, 1);
@@ -185,7 +182,7 @@ hw_status hwi_plan_masked(struct hwi_plan *plan, const hw_sampler_options *optio
         return HW_OK;
     }
     HW_TRY(mark_all_labels(plan, error));
-    return mark_cells(plan, options, error);
+    return mark_cells(plan, error);
 }
 
 static void free_maps(uint64_t **maps, uint32_t count) {

@@ -250,7 +250,7 @@ hw_status hwi_plan_open(hw_store *store, const hw_sampler_options *options, stru
     made->options.task_weights = NULL;
     made->options.visible_until = NULL;
     made->options.time_split = NULL;
-    made->options.seed_tables = made->options.never_masked = NULL;
+    made->options.seed_tables = NULL;
     made->has_fk_adj = given.layout == HW_LAYOUT_DENSE;
     hw_status status = decide(made, &given, error);
     if (status != HW_OK) {

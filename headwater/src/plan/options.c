@@ -72,8 +72,7 @@ static const hw_option_field FIELDS[] = {
     {0, "visible_until", HW_OPTION_TIMES, AT(visible_until), 3, {0}, 0, 0, NULL, CONTENTS,
      "by split a time after which nothing is ever shown"},
     {0, "num_threads", HW_OPTION_UINT32, AT(num_threads), 1, {0}, 1, HWI_MAX_THREADS, NULL, 0,
-     "threads of the sampler's own that make batches; by default all samplers of the process share"
-     " as many as there are usable cores, at most 16"},
+     "threads that make batches; by default the usable cores, at most 16"},
     {0, "num_prefetch", HW_OPTION_INT32, AT(num_prefetch), 1, {-1}, 0, HWI_MAX_PREFETCH, NULL, 0,
      "batches made ahead, at most; 0: each is made when it is asked for, without threads; by default"
      " 3, or as many as keep all threads at work (docs/guides/tuning.md)"},
@@ -124,8 +123,6 @@ static const hw_option_field FIELDS[] = {
      CONTENTS, "with masked cells: the rows of these tables, each at its own time, are the seeds"},
     {0, "max_targets_per_type", HW_OPTION_UINT32, AT(max_targets_per_type), 1, {0}, 1, MOST_U32, NULL,
      CONTENTS, "M, masked cells of one type in a sequence; by default chosen from a sample"},
-    {0, "never_masked", HW_OPTION_NUMBERS, AT(never_masked), AT(never_masked_count), {0}, 0, 0, NULL,
-     CONTENTS, "columns that are never masked, besides those of docs/reference/sampling.md"},
     {0, "peer_labels", HW_OPTION_UINT32, AT(peer_labels), 1, {0}, 0, HWI_MAX_PEER_LABELS, NULL,
      CONTENTS, "most rows with the labels of other anchors that became known last, at most 1024"},
     {0, "cell_dropout", HW_OPTION_DOUBLE, AT(cell_dropout), 1, {0}, 0, 1, NULL, CONTENTS,

@@ -30,7 +30,6 @@ from headwater.sampling.ad_hoc_seeds import (
 from headwater.sampling.batch import Batch
 from headwater.sampling.chosen_seeds import Numbers, chosen_seeds
 from headwater.sampling.epoch import Epoch
-from headwater.sampling.key_columns import child_count_embeddings, referenced_columns
 from headwater.sampling.sampler_options import (
     MASK_RATIO,
     bound,
@@ -52,6 +51,7 @@ from headwater.store.store import Store
 
 ALL_TASKS = 2**32 - 1
 STATE_VERSION = 3
+CHILD_COUNTS = ("count of children", "age of last child", "age of first child")
 STREAMS = ("train", "val")
 # Sizes: a saved state holds what follows of them for a context, as a batch may be of another size.
 BY_BATCH = (
@@ -78,21 +78,20 @@ class Sampler:
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._is_shut_down = False
         try:
-            found = self._numbers(given)
-            keys = referenced_columns(self.store.metadata) if self._masks else None
-            self._members = {**found, "never_masked": keys}
+            self._members = self._numbers(given)
             self._core = binding.Sampler(self.store.core, **self._members)
             self._finalizer = weakref.finalize(self, self._core.shutdown)
             self.shape = self._core.shape()
             self._is_flat = given["layout"] == "flat"
             self.text_mode: str = given["text_mode"]
-            self._options = self._deciding(found)
+            self._options = self._deciding(self._members)
         except BaseException:
             self.shutdown()
             self._close_store()
             raise
-        self.rank, self.world_size = found["rank"], found["world_size"]
-        self.num_prefetch = found["num_prefetch"] if given["num_prefetch"] is not None else 3
+        self.rank, self.world_size = self._members["rank"], self._members["world_size"]
+        is_chosen = given["num_prefetch"] is None
+        self.num_prefetch = 3 if is_chosen else self._members["num_prefetch"]
         self._is_fixed = given["shard"] == "fixed"
         if self._is_fixed:
             self._options["world_size"] = self.world_size
@@ -305,7 +304,11 @@ class Sampler:
         columns = np.array(self.store.core.vectors(binding.EMBEDDING_KINDS["columns"]))
         if not self._options["child_counts"]:
             return columns
-        return np.concatenate([columns, child_count_embeddings(self.store.metadata, columns)])
+        core, phrases = self.store.core, binding.hash_embed([*CHILD_COUNTS], columns.shape[1])
+        first = [core.key_columns(key)[0] for key in range(core.counts()["key_count"])]
+        both = columns[first].astype(np.float32)[:, None] + phrases.astype(np.float32)[None]
+        counts = (both / np.float32(2) ** 0.5).astype(np.float16)
+        return np.concatenate([columns, counts.reshape(-1, columns.shape[1])])
 
     def categorical_embeddings(self) -> NDArray[np.float16]:
         """Embeddings of all categories by `categorical_embed_ids`, float16 [V_c, D_t]; a copy."""

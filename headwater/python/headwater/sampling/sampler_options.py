@@ -27,7 +27,7 @@ from headwater.store.store import word
 
 MAX_THREADS = 16
 MASK_RATIO = 0.15  # of the objective masked_cells, where none is given
-UNSEEN = ("staleness_zero_share", "never_masked")  # set with another, or by the front itself
+UNSEEN = ("staleness_zero_share",)  # set with another
 DOCS = {  # of those that Python takes in another form
     "max_hops": "most hops from the anchor to a row; None: no limit",
     "num_threads": "threads of the sampler's own that make batches; None: all samplers of the"

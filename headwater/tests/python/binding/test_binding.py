@@ -93,8 +93,6 @@ def option_claims(option: Option) -> Iterator[str]:
     yield f"_Static_assert({place}, {quoted(option.name)});"
     if option.type == header.HW_OPTION_NUMBERS:
         count = f"offsetof(hw_sampler_options, {option.name.removesuffix('s')}_count)"
-        if option.name == "never_masked":
-            count = "offsetof(hw_sampler_options, never_masked_count)"
         yield f"_Static_assert({count} == {option.count}, {quoted(option.name)});"
     elif option.count > 1 and not option.is_list:
         size = f"sizeof({member}) / sizeof({member}[0])"
