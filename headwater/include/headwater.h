@@ -835,6 +835,31 @@ HW_CHECK hw_status hw_pass_next(hw_pass *pass, int64_t timeout_ms, hw_interrupt_
                                 void *context, hw_batch **batch, hw_error *error);
 HW_API void hw_pass_close(hw_pass *pass);
 
+/*
+ * The rows that the context of a seed visits and the links between them, without its cells, as
+ * batches of any layout have them before packing cuts them. Seed and epoch as in
+ * hw_pass_open_chosen, whose errors it has. `both` 1: each link also from parent to child. Walked
+ * in the calling thread, whatever the others do; it counts in no statistics.
+ */
+typedef struct hw_subgraph hw_subgraph;
+HW_CHECK hw_status hw_sampler_subgraph(const hw_sampler *sampler, uint32_t task, uint32_t seed,
+                                       uint32_t epoch, uint8_t both, hw_subgraph **subgraph,
+                                       hw_error *error);
+/* Arrays of the subgraph, until it is closed. Rows are in the order of the walk: the first is the
+ * seed row of a derived task, else the anchor. */
+typedef struct hw_subgraph_arrays {
+    size_t struct_bytes;
+    uint32_t row_count, edge_count;
+    const uint32_t *rows; /* [row_count] global; UINT32_MAX: of the task, a seed or label row */
+    const int32_t *row_tables; /* [row_count]; -1: of the task */
+    const uint8_t *row_depths; /* [row_count] hops from the first row, at most 255 */
+    const uint16_t *local_edges; /* [edge_count, 2] child and parent, places in `rows`, each pair
+                                    once; with `both` behind them (parent, child), if that is new */
+} hw_subgraph_arrays;
+HW_CHECK hw_status hw_subgraph_get(const hw_subgraph *subgraph, hw_subgraph_arrays *arrays,
+                                   hw_error *error);
+HW_API void hw_subgraph_close(hw_subgraph *subgraph);
+
 /* Seeds of a (split, task) over all ranks; the split of every seed of a task, uint8 [count], count
  * as in hw_store_seeds, of a seed table its rows. */
 HW_CHECK hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,

@@ -142,16 +142,6 @@ void hwi_emit_rows(const struct hwi_plan *plan, const struct hwi_context *contex
 
 /* ---- edges ------------------------------------------------------------------------------- */
 
-/* 1 if one of a row's first `slots` parents is the local row `parent`. */
-static int lists_parent(const uint16_t *parents, uint32_t slots, uint32_t parent) {
-    for (uint32_t slot = 0; slot < slots; slot++) {
-        if (parents[slot] == parent) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 /* The edges of a row: listed is its part of `parents`, which has every key. A pair of rows is one
  * edge elsewhere, however many keys join it. */
 static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_context *context,
@@ -166,14 +156,13 @@ static void emit_row_edges(const struct hwi_plan *plan, const struct hwi_context
             continue;
         }
         listed[slot] = (uint16_t)parent;
-        if (lists_parent(parents, slot, parent)) {
+        if (hwi_lists_parent(parents, slot, parent)) {
             continue;
         }
         if (canvas->edges != NULL) {
             hwi_canvas_edge(canvas, row * plan->shape.max_rows + parent);
         }
-        int is_new = parent > row || !lists_parent(context->local_parents + (size_t)parent * slots,
-                                                   context->visits[parent].key_count, row);
+        int is_new = parent > row || !hwi_is_edge(context, parent, row);
         if (parent != row && is_new) {
             permuter->edges[2 * permuter->edge_count] = (uint16_t)row;
             permuter->edges[2 * permuter->edge_count++ + 1] = (uint16_t)parent;

@@ -66,6 +66,23 @@ struct hwi_context {
     struct hwi_chosen_cells chosen; /* with mask_words: what is masked */
 };
 
+/* Whether one of a row's first `slots` parents is the local row `parent`. */
+static inline int hwi_lists_parent(const uint16_t *parents, uint32_t slots, uint32_t parent) {
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        if (parents[slot] == parent) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether some foreign key leads from one local row to another. */
+static inline int hwi_is_edge(const struct hwi_context *context, uint32_t child, uint32_t parent) {
+    size_t first = (size_t)child * context->plan->shape.parent_slots;
+    return hwi_lists_parent(context->local_parents + first, context->visits[child].key_count,
+                            parent);
+}
+
 /* The column of cell `index` of the tallies of a row of a table. */
 static inline uint32_t hwi_tally_column(const struct hwi_plan *plan, uint32_t table,
                                         uint32_t index) {

@@ -38,6 +38,25 @@ static void tell_store(hw_store *store) {
     printf("counts %u %u %u %u %u %u %u %u %g %g\n", counts.it.table_count, counts.it.column_count,
            counts.it.key_count, counts.it.task_count, counts.it.row_count, counts.it.category_count,
            counts.it.text_count, counts.it.text_dim, counts.it.time_mean_us, counts.it.time_std_us);
+    GUARDED(hw_table_info, table);
+    MUST(hw_store_table_info(store, BOOKS, &table.it, &error));
+    INTACT(table);
+    printf("table %s %u %u %u %u\n", table.it.name, table.it.first_row, table.it.row_count,
+           table.it.temporal_column, table.it.is_keyed);
+    GUARDED(hw_column_info, column);
+    MUST(hw_store_column_info(store, BOOKS_PRICE, &column.it, &error));
+    INTACT(column);
+    printf("column %s %u %u %g %" PRIu64 "\n", column.it.name, column.it.table, column.it.stype,
+           column.it.mean, column.it.null_count);
+    GUARDED(hw_key_info, key);
+    MUST(hw_store_key_info(store, BOOKS_AUTHOR, &key.it, &error));
+    INTACT(key);
+    printf("key %s %u %" PRIu64 "\n", key.it.name, key.it.columns[0], key.it.dangling_count);
+    GUARDED(hw_task_info, task);
+    MUST(hw_store_task_info(store, TASK_RETURNS, &task.it, &error));
+    INTACT(task);
+    printf("task %s %u %u %u\n", task.it.name, task.it.target_column, task.it.seed_count,
+           task.it.label_times);
     GUARDED(hw_cell, cell);
     MUST(hw_store_cell(store, 4, BOOKS_PRICE, &cell.it, &error));
     INTACT(cell);
@@ -100,6 +119,16 @@ static void tell_sampler(hw_store *store) {
     MUST(hw_sampler_batch(sampler, HW_TRAIN, 0, &batch, &error));
     tell_batch(batch);
     hw_batch_release(batch);
+    hw_subgraph *subgraph = NULL;
+    MUST(hw_sampler_subgraph(sampler, TASK_PRICE, 1, 0, 1, &subgraph, &error));
+    GUARDED(hw_subgraph_arrays, graph);
+    MUST(hw_subgraph_get(subgraph, &graph.it, &error));
+    INTACT(graph);
+    for (uint32_t i = 0; i < graph.it.edge_count; i++) {
+        printf("edge %u %u\n", graph.it.rows[graph.it.local_edges[2 * i]],
+               graph.it.rows[graph.it.local_edges[2 * i + 1]]);
+    }
+    hw_subgraph_close(subgraph);
     GUARDED(hw_sampler_stats, stats);
     MUST(hw_sampler_get_stats(sampler, &stats.it, &error));
     INTACT(stats);

@@ -24,6 +24,7 @@ from ctypes import (
     c_size_t,
     c_uint,
     c_uint8,
+    c_uint16,
     c_uint32,
     c_uint64,
     c_void_p,
@@ -58,6 +59,7 @@ VALUES: dict[str, Any] = {
     "int64_t": c_int64,
     "size_t": c_size_t,
     "uint8_t": c_uint8,
+    "uint16_t": c_uint16,
     "uint32_t": c_uint32,
     "uint64_t": c_uint64,
 }

@@ -26,11 +26,12 @@ LIBRARY = Path(__file__).with_name("_headwater.so")
 WORKING = frozenset({
     "hw_builder_close", "hw_builder_write_rows", "hw_builder_write_edges", "hw_builder_write_seeds",
     "hw_builder_write_vectors", "hw_builder_finish", "hw_builder_publish",
-    "hw_store_open", "hw_store_check_files", "hw_store_verify", "hw_store_edges", "hw_store_column",
-    "hw_store_warm_up", "hw_sampler_open", "hw_sampler_shutdown", "hw_sampler_close",
-    "hw_sampler_next", "hw_sampler_batch", "hw_sampler_set_position", "hw_pass_open",
-    "hw_pass_open_seeds", "hw_pass_open_chosen", "hw_pass_next", "hw_pass_close",
-    "hw_seed_pool_open", "hw_seed_pool_next",
+    "hw_store_open", "hw_store_metadata", "hw_store_check_files", "hw_store_verify",
+    "hw_store_edges", "hw_store_column", "hw_store_warm_up", "hw_sampler_open",
+    "hw_sampler_shutdown", "hw_sampler_close", "hw_sampler_next", "hw_sampler_batch",
+    "hw_sampler_subgraph", "hw_sampler_set_position", "hw_pass_open", "hw_pass_open_seeds",
+    "hw_pass_open_chosen", "hw_pass_next", "hw_pass_close", "hw_seed_pool_open",
+    "hw_seed_pool_next",
 })  # fmt: skip
 Error: Any = STRUCTS["hw_error"]
 

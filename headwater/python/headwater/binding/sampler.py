@@ -6,7 +6,7 @@ import math
 import time
 import weakref
 from contextlib import suppress
-from ctypes import byref, c_double, c_uint32, c_uint64
+from ctypes import byref, c_double, c_uint32, c_uint64, c_void_p, cast
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -21,7 +21,7 @@ from headwater.binding.header import (
     HW_OK,
     HW_TIMED_OUT,
 )
-from headwater.binding.library import Error, Handle, as_dict, error_of, lib, own, read
+from headwater.binding.library import Error, Handle, as_dict, error_of, lib, own, read, view
 from headwater.binding.options import SamplerOptions, in_python
 from headwater.binding.store import Store
 from headwater.errors import SamplerShutdown
@@ -29,6 +29,9 @@ from headwater.errors import SamplerShutdown
 SLICE_MS = 100  # after which a wait comes back to Python, so that an interrupt is seen
 MOST_SECONDS = 1e12
 STREAMS = (0, 1)  # train, val
+SUBGRAPH_ARRAYS = {
+    "rows": "<u4", "row_tables": "<i4", "row_depths": "|u1", "local_edges": "<u2",
+}  # fmt: skip
 ADVICE = "; lower num_prefetch, default_batch_size or default_sequence_length"
 
 
@@ -123,6 +126,23 @@ class Sampler:
             if left <= 0:
                 raise TimeoutError(f"no batch was ready within {timeout} s")
             slice_ms = _slice_ms(left)
+
+    def subgraph(
+        self, task: SupportsIndex, seed: SupportsIndex, epoch: SupportsIndex, both: bool, /
+    ) -> dict[str, NDArray[Any]]:
+        """rows uint32 [R], row_tables int32 [R], row_depths uint8 [R], local_edges uint16 [E, 2] of
+        the context of a chosen seed."""
+        made = Handle(lib.hw_subgraph_close)
+        numbers = u32(task), u32(seed), u32(epoch), bool(both)
+        call(lib.hw_sampler_subgraph, self.open_handle(), *numbers, byref(made.out))
+        arrays = read("hw_subgraph_arrays", lib.hw_subgraph_get, made)
+        rows, edges = (arrays.row_count,), (arrays.edge_count, 2)
+        found = {}
+        for name, typestr in SUBGRAPH_ARRAYS.items():
+            start = cast(getattr(arrays, name), c_void_p).value
+            shared = view(made, start, typestr, edges if name == "local_edges" else rows)
+            found[name] = own(shared.copy())
+        return found
 
     def _made(self, handle: Handle) -> Batch:
         sizes = sizes_of(handle)

@@ -13,7 +13,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -44,15 +43,15 @@ from headwater.sampling.saved_state import check_saved, natural
 from headwater.sampling.seed_choice import SeedSources
 from headwater.sampling.seed_pool import SeedPool
 from headwater.sampling.statistics import prometheus_text, sampler_metadata, sampler_stats
-from headwater.sampling.subgraph import Subgraph, one_context, subgraph_of
+from headwater.sampling.subgraph import Subgraph
 from headwater.store.dropped_seeds import why_empty
 from headwater.store.row_keys import NO_TIME_US, Time
 from headwater.store.store import Store
 
 ALL_TASKS = 2**32 - 1
 STATE_VERSION = 3
-CHILD_COUNTS = ("count of children", "age of last child", "age of first child")
 STREAMS = ("train", "val")
+CHILD_COUNTS = ("count of children", "age of last child", "age of first child")
 # Sizes: a saved state holds what follows of them for a context, as a batch may be of another size.
 BY_BATCH = (
     "text_budget", "default_sequence_length", "max_rows", "context_length", "max_context_rows",
@@ -174,8 +173,6 @@ class Sampler:
         if self._finalizer is not None:
             self._core.shutdown()
             self._pools.clear()
-            if "_one_context" in vars(self):
-                self._one_context.shutdown()
             self._close_store()
 
     # ---- batches -------------------------------------------------------------------------
@@ -289,10 +286,9 @@ class Sampler:
         if self._is_shut_down:
             raise SamplerShutdown("the sampler was shut down")
         number = self._seeds.one(task)
-        run = binding.Pass(self._one_context, 0, number, 0, chosen=chosen_seeds([seed], epoch))
-        core = run.next(None)
-        assert core is not None
-        return subgraph_of(Batch(core), int(seed), self._seeds.name(number), both)
+        (chosen,), (drawn,) = chosen_seeds([seed], epoch)
+        arrays = self._core.subgraph(number, chosen, drawn, both)
+        return Subgraph(int(seed), self._seeds.name(number), **arrays)
 
     # ---- what it knows -------------------------------------------------------------------
 
@@ -515,11 +511,6 @@ class Sampler:
     def only_task(self, task: str | None) -> str:
         """Its name; None: that of the only one. ValueError if there are several."""
         return self._seeds.name(self._seeds.one(task))
-
-    @cached_property
-    def _one_context(self) -> binding.Sampler:
-        """Makes the same contexts one at a time, for `subgraph`."""
-        return binding.Sampler(self.store.core, **{**self._members, **one_context(self.shape)})
 
     def _close_store(self) -> None:
         if self._owns_store:

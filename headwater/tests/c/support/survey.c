@@ -324,6 +324,25 @@ static void pass_over_splits(const hw_store *store, hw_sampler *sampler, uint32_
     }
 }
 
+/* Contexts as graphs; a seed that time_split leaves out has none. */
+static void walk_alone(const hw_sampler *sampler, uint32_t task, uint32_t count) {
+    for (uint32_t seed = 0; seed < count && seed < AD_HOC; seed++) {
+        hw_subgraph *subgraph = NULL;
+        hw_subgraph_arrays arrays = {.struct_bytes = sizeof arrays};
+        hw_error error = {.message = ""};
+        hw_status status = hw_sampler_subgraph(sampler, task, seed, 1, 1, &subgraph, &error);
+        if (status != HW_OK) {
+            demand(status == HW_BAD_STORE || status == HW_BAD_ARGUMENT, error.message);
+            continue;
+        }
+        demand(hw_subgraph_get(subgraph, &arrays, &error) == HW_OK, error.message);
+        for (uint32_t i = 0; i < 2 * arrays.edge_count; i++) {
+            demand(arrays.local_edges[i] < arrays.row_count, "an edge");
+        }
+        hw_subgraph_close(subgraph);
+    }
+}
+
 static void pass_over_task(const hw_store *store, hw_sampler *sampler, uint32_t task,
                            struct survey *survey) {
     hw_seeds seeds = {.struct_bytes = sizeof seeds};
@@ -333,6 +352,7 @@ static void pass_over_task(const hw_store *store, hw_sampler *sampler, uint32_t 
     int64_t times[AD_HOC];
     pass_over_splits(store, sampler, task, survey);
     demand(hw_store_seeds(store, task, &seeds, &error) == HW_OK, error.message);
+    walk_alone(sampler, task, seeds.count);
     for (uint32_t i = 0; i < AD_HOC && seeds.count > 0; i++) {
         anchors[i] = seeds.anchors[i % seeds.count];
         times[i] = i < 2 ? seeds.obs_times[i % seeds.count] : i < 4 ? INT64_MAX : INT64_MIN;

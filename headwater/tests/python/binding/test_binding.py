@@ -32,6 +32,7 @@ C_TYPES: dict[Any, str] = {
     None: "void",
     ctypes.c_char: "char",
     ctypes.c_uint8: "uint8_t",
+    ctypes.c_uint16: "uint16_t",
     ctypes.c_int32: "int32_t",
     ctypes.c_uint32: "uint32_t",
     ctypes.c_int64: "int64_t",
@@ -43,7 +44,14 @@ C_TYPES: dict[Any, str] = {
     ctypes.POINTER(ctypes.c_char_p): "const char *const *",
     **{
         ctypes.POINTER(item): f"const {np.dtype(item).name}_t *"
-        for item in (ctypes.c_uint8, ctypes.c_uint32, ctypes.c_int64, ctypes.c_uint64)
+        for item in (
+            ctypes.c_uint8,
+            ctypes.c_uint16,
+            ctypes.c_int32,
+            ctypes.c_uint32,
+            ctypes.c_int64,
+            ctypes.c_uint64,
+        )
     },
     ctypes.POINTER(ctypes.c_double): "const double *",
 }
