@@ -10,7 +10,8 @@
  * prints, exits or keeps global state, but for the threads that samplers share, which end with the
  * last of them. Times are int64 microseconds since 1970-01-01 UTC; INT64_MAX is "no time,
  * everything is visible". Flags and masks, given and handed out, are uint8_t and exactly 0 or 1,
- * whatever a store's files hold. What is quoted after "the documentation" is a heading of it.
+ * whatever a store's files hold. Words quoted after "the documentation" are a heading in
+ * it.
  *
  * Structs. Each begins with struct_bytes, which the caller sets to sizeof(the struct), of outputs
  * too: `hw_shape shape = {.struct_bytes = sizeof shape};`. The library reads and writes no further,
@@ -100,7 +101,7 @@ typedef enum hw_known {
     HW_KNOWN_OFFSET = 3,
 } hw_known;
 
-/* hw_sampler_options_fields says what each of these means; 0 is the default everywhere. */
+/* hw_sampler_options_fields explains each of these; 0 is the default everywhere. */
 typedef enum hw_context_labels {
     HW_LABELS_DEFAULT = 0, /* in a sampler: as the task says; in a task: train, or none if its
                               target is a column of a foreign key */
@@ -766,8 +767,8 @@ HW_CHECK hw_status hw_sampler_open(hw_store *store, const hw_sampler_options *op
  * Idempotent. */
 HW_API void hw_sampler_shutdown(hw_sampler *sampler);
 HW_API hw_sampler *hw_sampler_retain(hw_sampler *sampler);
-/* Drops one reference, of which each open pass has one; the last shuts down and frees. Passes go on
- * without the caller's: shut down first to end them. Batches handed out stay valid. */
+/* Drops one reference, of which each open pass has one; the last shuts down and frees. Passes
+ * continue without the caller's: shut down first to end them. Batches handed out stay valid. */
 HW_API void hw_sampler_close(hw_sampler *sampler);
 
 /* B, S, R, D_t and P of this sampler's batches; seeds that a batch owns, and T, the most of them
@@ -828,7 +829,7 @@ HW_CHECK hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const 
 HW_CHECK hw_status hw_pass_open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
                                        const uint32_t *epochs, uint32_t count, hw_pass **pass,
                                        hw_error *error);
-/* Of the whole pass. In the flat layout ranks may have different numbers of batches. */
+/* Batches of the whole pass. In the flat layout ranks may have different numbers of batches. */
 HW_API uint64_t hw_pass_batch_count(const hw_pass *pass);
 /* As hw_sampler_next; any thread, and of several each gets other batches. HW_END after the last. */
 HW_CHECK hw_status hw_pass_next(hw_pass *pass, int64_t timeout_ms, hw_interrupt_callback interrupt,

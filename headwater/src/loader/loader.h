@@ -100,7 +100,7 @@ struct hwi_claim {
     uint32_t next, end;
 };
 
-/* What one thread has in a sampler: the thread's alone, where nothing else is said, from
+/* The context of one thread in a sampler. Members without a comment are the thread's alone, from
  * hwi_thread_pool_serve to hwi_thread_pool_dismiss. */
 struct hwi_thread {
     struct hw_sampler *sampler; /* constant, as is the worker */

@@ -19,7 +19,8 @@ struct pool_thread {
     uint64_t turn_count; /* guarded by the pool's mutex */
 };
 
-/* Its mutex guards what does not say otherwise, and the members of samplers that loader.h names. */
+/* Its mutex guards all members without a comment on it, and those of samplers that loader.h names.
+ */
 struct hwi_thread_pool {
     pthread_mutex_t mutex;
     pthread_cond_t work; /* a sampler may have work, or it is over */
@@ -33,7 +34,7 @@ struct hwi_thread_pool {
     struct pool_thread threads[];
 };
 
-/* What a process keeps: the pool that its samplers share, NULL while there are none. */
+/* The pool that the samplers of this process share, NULL while there are none. */
 static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct hwi_thread_pool *shared; /* guarded by shared_mutex */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
@@ -77,7 +78,7 @@ static struct hwi_thread *choose_locked(const struct hwi_thread_pool *pool, uint
 static void serve_locked(struct pool_thread *self, struct hwi_thread *thread) {
     struct hwi_thread_pool *pool = self->pool;
     hw_sampler *sampler = thread->sampler;
-    uint64_t call = sampler->call_count; /* what comes during the turn may be seen by it or not */
+    uint64_t call = sampler->call_count; /* the turn may miss those that come later */
     thread->last_turn = ++self->turn_count;
     sampler->inside_count++;
     pthread_mutex_unlock(&pool->mutex);

@@ -128,7 +128,7 @@ static int claim_more_locked(struct hwi_thread *thread) {
     return thread->claim.next == thread->claim.end && claim_locked(thread);
 }
 
-/* What the thread has claimed or holds. */
+/* Works that the thread has claimed or holds. */
 static hw_status work_locked(struct hwi_thread *thread, int is_gather, hw_error *error) {
     hw_sampler *sampler = thread->sampler;
     hw_status status = HW_OK;

@@ -240,7 +240,7 @@ static void what_contradicts_the_build_is_refused(void **state) {
         const char *metadata, *expected;
     } cases[] = {
         {"[]", "an object"},
-        {"", "an object"},
+        {" ", "an object"},
         {"{\"tables\": [{}, {}, {}]}", "as many tables as the store has"},
         {"{\"tables\": {}}", "an array"},
         {"{\"tables\": [{\"primary_key\": [\"tons\"]}]}", "the name of a column of the table"},
