@@ -130,7 +130,7 @@ sanitize: system-c $(VENV)/installed $(VENV)/test-tools
 lint: $(VENV)/installed $(VENV)/test-tools $(VENV)/lint-tools warnings
 	$(BIN)/clang-format --dry-run --Werror headwater/include/*.h headwater/src/*/*.[ch] \
 	    headwater/tests/c/*.[ch] headwater/tests/c/*/*.[ch] headwater/fuzz/*.c headwater/bench/*.c \
-	    confluence/src/*.[ch] confluence/tests/c/*.c
+	    examples/c/*.c confluence/src/*.[ch] confluence/tests/c/*.c
 	$(BIN)/clang-tidy --quiet headwater/src/*/*.c -- -std=c17 -Iheadwater/include -Iheadwater/src
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -30,7 +30,7 @@ for as in "env TRIBUTARY_NO_SYSTEM=1" "setpriv --reuid 65534 --regid 65534 --cle
     # shellcheck disable=SC2086 # a command
     expects "$compiler" $as make demo
     # shellcheck disable=SC2086
-    expects "$compiler libcmocka-dev postgresql iproute2" $as make test
+    expects "$compiler libcmocka-dev postgresql iproute2 pkgconf" $as make test
 done
 [ ! -e .venv ] || fail "a command that stops for want of packages leaves .venv"
 

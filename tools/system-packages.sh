@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs packages that pip cannot, only missing ones: tools/system-packages.sh demo | c | test.
 # `demo` needs a C compiler and Python's venv; `c`, the C tests, also cmocka; `test` also a
-# PostgreSQL server and iproute2 (for machines of network namespaces). As root on a system with apt it
+# PostgreSQL server, iproute2 (for machines of network namespaces) and pkg-config. As root on a system with apt it
 # prints what it will install and installs it; otherwise, and with TRIBUTARY_NO_SYSTEM=1, one message
 # lists the missing packages, and the status is 1.
 set -eu
@@ -41,6 +41,7 @@ int main(void) { return 0; }'; then
         ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null 2>&1 ||
             missing="$missing postgresql"
         PATH="$PATH:/usr/sbin:/sbin" command -v ip >/dev/null 2>&1 || missing="$missing iproute2"
+        command -v pkg-config >/dev/null 2>&1 || missing="$missing pkgconf"
     fi
 }
 

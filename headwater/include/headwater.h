@@ -10,8 +10,8 @@
  * prints, exits or keeps global state, but for the threads that samplers share, which end with the
  * last of them. Times are int64 microseconds since 1970-01-01 UTC; INT64_MAX is "no time,
  * everything is visible". Flags and masks, given and handed out, are uint8_t and exactly 0 or 1,
- * whatever a store's files hold. Words quoted after "the documentation" are a heading in
- * it.
+ * whatever a store's files hold. Words quoted after "the documentation"
+ * are a heading in it.
  *
  * Structs. Each begins with struct_bytes, which the caller sets to sizeof(the struct), of outputs
  * too: `hw_shape shape = {.struct_bytes = sizeof shape};`. The library reads and writes no further,
@@ -210,8 +210,7 @@ HW_CHECK hw_status hw_steady_stream(struct ArrowArrayStream *stream, hw_error *e
  * values: [row_count] by `format`: "i" int32, "I" uint32, "l" int64, "L" uint64, "g" double, "b"
  * bits, that of row k at 1 << k % 8 of byte k / 8; "u" and "U": the UTF-8 bytes of all texts, of
  * which that of row k is at offsets[k] to offsets[k + 1], int32 or int64 [row_count + 1], else
- * NULL. validity: bits, 0
- * of a row that is NULL; NULL: no row is. HW_BAD_ARGUMENT, also if the
+ * NULL. validity: bits, 0 of a row that is NULL; NULL: no row is. HW_BAD_ARGUMENT, also if the
  * stream was read before. One thread uses a stream.
  */
 HW_CHECK hw_status hw_arrays_open(uint64_t row_count, struct ArrowArrayStream *stream,
