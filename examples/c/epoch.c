@@ -1,5 +1,5 @@
-/* A store to batches: epoch STORE [TASK NUMBER]. A line for each batch of an epoch of train, with a
- * hash of its arrays, then how fast they came. */
+/* A store to batches: epoch STORE [TASK]. A line for each batch of an epoch of train, with a hash of
+ * its arrays, then how fast they came. */
 #include <headwater.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,9 +17,11 @@ static double seconds(void) {
 
 /* Of all arrays by their names, in whatever order they come. */
 static uint64_t hash_of(const hw_batch *batch) {
+    hw_error error;
+    hw_tensor array = {.struct_bytes = sizeof array};
     uint64_t hash = 0;
     for (uint32_t i = 0; i < hw_batch_tensor_count(batch); i++) {
-        hw_tensor array = hw_batch_tensor(batch, i);
+        MUST(hw_batch_tensor(batch, i, &array, &error));
         hash += hw_hash64(array.data, array.bytes, hw_hash64(array.name, strlen(array.name), 0));
     }
     return hash;
@@ -32,10 +34,12 @@ int main(int argc, char **argv) {
     hw_pass *pass;
     hw_batch *batch;
     hw_sampler_options options;
-    uint32_t task = argc == 3 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
+    uint32_t task = 0; /* the first */
     if (argc < 2 || argc > 3)
-        return fputs("usage: epoch STORE [TASK NUMBER]\n", stderr), 2;
+        return fputs("usage: epoch STORE [TASK]\n", stderr), 2;
     MUST(hw_store_open(argv[1], HW_LOAD_MMAP, &store, &error));
+    if (argc == 3)
+        MUST(hw_store_find_task(store, argv[2], &task, &error));
     hw_sampler_options_init(&options, sizeof options);
     options.tasks = &task;
     options.task_count = 1;
