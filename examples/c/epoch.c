@@ -1,5 +1,5 @@
-/* A store to batches: epoch STORE [TASK]. A line for each batch of an epoch of train, with a hash of
- * its arrays, then how fast they came. */
+/* A store to batches: epoch STORE [TASK]. A line for each batch of an epoch of train, with a hash
+ * of its arrays, then how fast they came. */
 #include <headwater.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* A struct grows by members, not by pages: what says more was not set. */
+/* A struct grows by members, not by pages. So a larger number is memory that nobody set. */
 #define MOST_GROWTH 4096u
 
 hw_status hwi_check_struct(const char *type, const void *wanted, size_t known, hw_error *error) {
