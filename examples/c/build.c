@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
     char folder[4096], fingerprint[33];
     if (argc != 2)
         return fputs("usage: build STORE\n", stderr), 2;
-    snprintf(folder, sizeof folder, "%s.build", argv[1]); /* a new one, beside the store */
+    snprintf(folder, sizeof folder, "%s.build", argv[1]); /* a new one, next to the store */
     MUST(hw_builder_open(folder, SPEC(hw_builder_options, "shop", INT64_MAX), &b, &error));
     ADD(table, SPEC(hw_table_spec, .name = "customers", .key_part_count = 1));
     ADD(table, SPEC(hw_table_spec, .name = "orders", .temporal = 1));

@@ -15,7 +15,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Of all arrays by their names, in whatever order they come. */
+/* A sum over all arrays, so that their order does not matter. */
 static uint64_t hash_of(const hw_batch *batch) {
     hw_error error;
     hw_tensor array = {.struct_bytes = sizeof array};

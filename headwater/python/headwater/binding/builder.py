@@ -13,7 +13,6 @@ import numpy as np
 
 from headwater.binding.arrow import ArrowStream, Stream
 from headwater.binding.conversions import UINT32_MAX, path, text, u32, u64, words
-from headwater.binding.header import HW_KNOWN_CREATION
 from headwater.binding.library import Handle, as_dict, call, filled, lib
 
 
@@ -105,25 +104,12 @@ class Builder:
         name: str,
         *,
         stype: SupportsIndex,
-        known: SupportsIndex = HW_KNOWN_CREATION,
         known_column: SupportsIndex | None = None,
-        known_offset_us: SupportsIndex = 0,
-        temporal: bool = False,
-        stored: bool = False,
-        description: str = "",
+        **more: Any,
     ) -> int:
-        """Declares a column; its global number."""
-        spec = filled(
-            "hw_column_spec",
-            name=name,
-            stype=stype,
-            known=known,
-            known_column=UINT32_MAX if known_column is None else known_column,
-            known_offset_us=known_offset_us,
-            temporal=temporal,
-            stored=stored,
-            description=description,
-        )
+        """Declares a column, with more members of hw_column_spec; its global number."""
+        known = UINT32_MAX if known_column is None else known_column
+        spec = filled("hw_column_spec", name=name, stype=stype, known_column=known, **more)
         return self._add(lib.hw_builder_add_column, u32(table), byref(spec))
 
     def add_key(
