@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import headwater
+from headwater.binding.header import CALLBACKS, ENUMS, FUNCTIONS, STRUCTS
 from headwater.sampling.statistics import BOUNDS
 from tiny_store import write_tiny
 
@@ -71,6 +73,67 @@ def test_the_version_is_the_same_everywhere() -> None:
     project = re.search(r"^\s*version: '([^']+)'", meson, flags=re.MULTILINE)
     assert version is not None and project is not None
     assert version[1] == project[1] == headwater.__version__
+
+
+def c_api_page(header: str) -> str:
+    script = runpy.run_path(str(ROOT / "tools" / "c_api.py"))
+    return str(script["page"](header))
+
+
+def test_the_c_api_page_is_written_from_the_header() -> None:
+    header = (ROOT / "headwater" / "include" / "headwater.h").read_text()
+    text = c_api_page(header)
+    if (DOCS / "reference" / "c-api.md").read_text() != text:
+        raise AssertionError("docs/reference/c-api.md is out of date: run python tools/c_api.py")
+    headings = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^### .*$", text, re.MULTILINE))))
+    declared = {*FUNCTIONS, *STRUCTS, *ENUMS, *CALLBACKS, "hw_store", "hw_sampler", "hw_builder"}
+    assert declared <= headings
+
+
+def test_the_c_api_page_has_each_comment_above_its_declarations() -> None:
+    header = """/*
+ * Of all.
+ */
+#ifndef H
+/* ---- words ---- */
+
+/* Says *one* of <two>;
+ * docs/reference/batch.md. */
+HW_API int hw_say(void);
+/*
+ * Columns:
+ *   a  b
+ */
+HW_API int hw_more(void);
+HW_API void *hw_again(void);
+
+#ifdef __cplusplus
+"""
+    expected = """Of all.
+
+## Words
+
+### `hw_say`
+
+Says \\*one\\* of &lt;two>; [reference/batch.md](../reference/batch.md).
+
+```c
+HW_API int hw_say(void);
+```
+
+### `hw_more`, `hw_again`
+
+```text
+Columns:
+  a  b
+```
+
+```c
+HW_API int hw_more(void);
+HW_API void *hw_again(void);
+```
+"""
+    assert c_api_page(header).endswith(expected)
 
 
 def test_the_tuning_page_lists_every_figure_of_stats(tmp_path: Path) -> None:
