@@ -20,7 +20,7 @@ CONFLUENCE := $(wildcard confluence/confluence/* confluence/confluence/*/*) $(wi
               confluence/pyproject.toml confluence/meson.build confluence/meson.options confluence/LICENSE
 
 .NOTPARALLEL: # one set-up at a time
-.PHONY: demo test test-c test-extras test-bare release-check lint warnings sanitize bench \
+.PHONY: demo test test-c test-rust test-extras test-bare release-check lint warnings sanitize bench \
         bench-instructions suite fuzz docs system-demo system-c system-test clean
 
 demo: system-demo $(VENV)/installed
@@ -30,7 +30,7 @@ demo: system-demo $(VENV)/installed
 	    --task churn --out $(DEMO)/run --preset demo --overwrite
 	$(BIN)/headwater sample $(DEMO)/run/store --task churn --split test
 
-test: system-test test-c $(VENV)/test-tools
+test: system-test test-c test-rust $(VENV)/test-tools
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Trackers bring eighty packages, some older than those of .venv: they stand before these in a folder
@@ -107,6 +107,10 @@ test-c: system-c $(VENV)/installed build/c/build.ninja build/c-confluence/build.
 	meson test -C build/c --print-errorlogs
 	meson test -C build/c-confluence --print-errorlogs
 
+# The crates of bindings/rust, where cargo is.
+test-rust: $(VENV)/installed
+	sh tools/test_rust.sh $(BIN)/python
+
 # The driver that is counted, optimised as in the wheel, with debug information for callgrind.
 build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $(VENV)/build-tools
 	test -d build/driver || meson setup build/driver headwater -Dbench=true -Dpython=false \
@@ -122,6 +126,7 @@ sanitize: system-c $(VENV)/installed $(VENV)/test-tools
 	meson test -C build/asan --print-errorlogs --timeout-multiplier 5
 	meson test -C build/asan-confluence --print-errorlogs --timeout-multiplier 5
 	sh headwater/tests/sanitized.sh build/asan
+	sh tools/test_rust.sh $(BIN)/python asan
 	meson test -C build/tsan --suite threads --print-errorlogs --timeout-multiplier 10
 	meson test -C build/tsan-confluence --suite threads --print-errorlogs --timeout-multiplier 10
 

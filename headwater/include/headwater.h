@@ -21,8 +21,8 @@
  * set behind what the library knows. Only hw_error and Arrow's structs have no struct_bytes: they
  * never change.
  *
- * Texts. Names of tensors, fields and options, their words and docs are ASCII and static. What
- * comes from a store is the bytes that its builder was given: names, descriptions and categories
+ * Texts. Names of tensors, fields and options, their words and docs are ASCII and static. Texts
+ * from a store are the bytes that its builder was given: names, descriptions and categories
  * are UTF-8, which the builder proves; keys and texts may be any bytes. Paths are bytes, too. A
  * message may quote any of these, and be cut within a character; a zero ends it.
  *

@@ -1,0 +1,601 @@
+//! All that is not safe: calls of C, and the memory that it hands out.
+//!
+//! Each block says by which sentence of headwater.h it is right. What this module lets out is safe.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::{NonNull, null, null_mut};
+use std::time::Duration;
+
+use headwater_sys as sys;
+
+use crate::batch::Dtype;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::sampler::Split;
+use crate::store::{Load, Store};
+
+// ---- calls ---------------------------------------------------------------------------------
+
+/// Calls a function with room for its error; whether it said HW_END.
+fn call(function: impl FnOnce(*mut sys::hw_error) -> sys::hw_status) -> Result<bool> {
+    let mut error = sys::hw_error { status: sys::HW_OK, message: [0; 500] };
+    match function(&mut error) {
+        sys::HW_OK => Ok(false),
+        sys::HW_END => Ok(true),
+        status => {
+            let message: Vec<u8> =
+                error.message.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+            // A message may be cut within a character.
+            Err(Error::of_status(status, String::from_utf8_lossy(&message).into_owned()))
+        }
+    }
+}
+
+/// A struct that C fills.
+///
+/// # Safety
+/// It begins with struct_bytes, and zero bytes are a value of it.
+unsafe trait Filled: Copy {}
+
+macro_rules! filled {
+    ($($name:ident)+) => {
+        $(
+            // SAFETY: numbers and pointers behind struct_bytes, as headwater.h has them.
+            unsafe impl Filled for sys::$name {}
+        )+
+    };
+}
+filled! {
+    hw_store_counts hw_table_info hw_task_info hw_shape hw_sampler_stats hw_tensor hw_sampler_options
+}
+
+/// The struct with its size set, and nothing else.
+fn empty<T: Filled>() -> T {
+    let mut made = std::mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: Filled: the first member is a usize, and zeros are a value.
+    unsafe {
+        made.as_mut_ptr().cast::<usize>().write(size_of::<T>());
+        made.assume_init()
+    }
+}
+
+/// The struct that a function fills.
+fn read<T: Filled>(
+    function: impl FnOnce(*mut T, *mut sys::hw_error) -> sys::hw_status,
+) -> Result<T> {
+    let mut made = empty::<T>();
+    call(|error| function(&mut made, error))?;
+    Ok(made)
+}
+
+/// What a function writes by a pointer.
+fn out<T>(
+    mut start: T,
+    function: impl FnOnce(*mut T, *mut sys::hw_error) -> sys::hw_status,
+) -> Result<T> {
+    call(|error| function(&mut start, error))?;
+    Ok(start)
+}
+
+fn c_text(name: &str) -> Result<CString> {
+    CString::new(name).map_err(|_| Error::bad_argument(format!("{name:?} holds a zero byte")))
+}
+
+/// A text that the library has, zero-terminated.
+///
+/// # Safety
+/// It must be one.
+unsafe fn text_of(text: *const c_char) -> String {
+    // SAFETY: the caller's.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// XXH64 of bytes, as `hw_hash64` with the seed 0.
+pub fn hash64(bytes: &[u8]) -> u64 {
+    // SAFETY: "Any thread"; the bytes are there for the call.
+    unsafe { sys::hw_hash64(bytes.as_ptr().cast(), bytes.len(), 0) }
+}
+
+// ---- handles -------------------------------------------------------------------------------
+
+/// One reference to something of C, which is dropped with it.
+macro_rules! handle {
+    ($name:ident, $kind:ident, $close:ident) => {
+        pub(crate) struct $name(NonNull<sys::$kind>);
+
+        impl $name {
+            fn of(pointer: *mut sys::$kind) -> $name {
+                $name(NonNull::new(pointer).expect("HW_OK comes with a handle"))
+            }
+
+            fn get(&self) -> *mut sys::$kind {
+                self.0.as_ptr()
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // SAFETY: the reference that this owns; a drop in a forked process does nothing.
+                unsafe { sys::$close(self.0.as_ptr()) }
+            }
+        }
+    };
+}
+handle!(StoreHandle, hw_store, hw_store_close);
+handle!(SamplerHandle, hw_sampler, hw_sampler_close);
+handle!(PassHandle, hw_pass, hw_pass_close);
+
+// SAFETY: "Immutable after open; any number of threads may use it".
+unsafe impl Send for StoreHandle {}
+// SAFETY: the same.
+unsafe impl Sync for StoreHandle {}
+// SAFETY: "All functions may be called from any thread"; close drops one reference of many.
+unsafe impl Send for SamplerHandle {}
+// SAFETY: the same.
+unsafe impl Sync for SamplerHandle {}
+// SAFETY: hw_pass_next and hw_pass_close are for any thread. One at a time uses it: not Sync.
+unsafe impl Send for PassHandle {}
+
+// ---- store ---------------------------------------------------------------------------------
+
+pub(crate) fn open_store(path: &Path, load: Load) -> Result<StoreHandle> {
+    let bytes = path.as_os_str().as_bytes();
+    let text = CString::new(bytes)
+        .map_err(|_| Error::bad_argument(format!("{} holds a zero byte", path.display())))?;
+    let load = match load {
+        Load::Mmap => sys::HW_LOAD_MMAP,
+        Load::Ram => sys::HW_LOAD_RAM,
+    };
+    // SAFETY: a terminated path, and outputs of this frame.
+    let open = |store, error| unsafe { sys::hw_store_open(text.as_ptr(), load, store, error) };
+    out(null_mut(), open).map(StoreHandle::of)
+}
+
+pub(crate) fn fingerprint(store: &StoreHandle) -> String {
+    // SAFETY: hex digits and a zero, of the store.
+    unsafe { text_of(sys::hw_store_fingerprint(store.get())) }
+}
+
+pub(crate) fn counts(store: &StoreHandle) -> Result<sys::hw_store_counts> {
+    // SAFETY: `counts` has its size set, here and in every `read`.
+    read(|counts, error| unsafe { sys::hw_store_get_counts(store.get(), counts, error) })
+}
+
+pub(crate) fn table_name(store: &StoreHandle, table: u32) -> Result<String> {
+    // SAFETY: as counts.
+    let read = read::<sys::hw_table_info>(|info, error| unsafe {
+        sys::hw_store_table_info(store.get(), table, info, error)
+    })?;
+    // SAFETY: "names have a zero behind them", and are the store's.
+    Ok(unsafe { text_of(read.name) })
+}
+
+pub(crate) fn task_name(store: &StoreHandle, task: u32) -> Result<String> {
+    // SAFETY: as counts.
+    let read = read::<sys::hw_task_info>(|info, error| unsafe {
+        sys::hw_store_task_info(store.get(), task, info, error)
+    })?;
+    // SAFETY: as of tables.
+    Ok(unsafe { text_of(read.name) })
+}
+
+pub(crate) fn find_table(store: &StoreHandle, name: &str) -> Result<u32> {
+    let name = c_text(name)?;
+    // SAFETY: a terminated name, and outputs of this frame.
+    out(0, |table, error| unsafe {
+        sys::hw_store_find_table(store.get(), name.as_ptr(), table, error)
+    })
+}
+
+pub(crate) fn find_task(store: &StoreHandle, name: &str) -> Result<u32> {
+    let name = c_text(name)?;
+    // SAFETY: as find_table.
+    out(0, |task, error| unsafe {
+        sys::hw_store_find_task(store.get(), name.as_ptr(), task, error)
+    })
+}
+
+pub(crate) fn metadata(store: &StoreHandle) -> Result<&str> {
+    let (mut text, mut bytes) = (null(), 0);
+    // SAFETY: outputs of this frame.
+    call(|error| unsafe { sys::hw_store_metadata(store.get(), &mut text, &mut bytes, error) })?;
+    // SAFETY: texts are the store's until its last reference is dropped, which `store` has.
+    let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), bytes) };
+    std::str::from_utf8(text)
+        .map_err(|error| Error::of_status(sys::HW_BAD_STORE, format!("metadata.json: {error}")))
+}
+
+pub(crate) fn verify(store: &StoreHandle) -> Result<Vec<String>> {
+    extern "C" fn fault(context: *mut c_void, message: *const c_char) {
+        // A panic must not cross C: of a full memory the process ends anyway.
+        // SAFETY: the Vec of below, which nobody else has during the call, and a message.
+        unsafe { (*context.cast::<Vec<String>>()).push(text_of(message)) };
+    }
+    let mut faults = Vec::<String>::new();
+    let context = (&raw mut faults).cast::<c_void>();
+    // SAFETY: the callback runs within the call, in this thread.
+    out(0, |count, error| unsafe {
+        sys::hw_store_verify(store.get(), Some(fault), context, count, error)
+    })?;
+    Ok(faults)
+}
+
+// ---- sampler -------------------------------------------------------------------------------
+
+/// Calls a function with C's struct of options, whose lists are there for the call ("lists are
+/// copied at open").
+fn with_options<T>(
+    store: &Store,
+    options: &Options,
+    function: impl FnOnce(&sys::hw_sampler_options) -> Result<T>,
+) -> Result<T> {
+    let resolved = options.resolved(store)?;
+    let counts = counts(&store.0)?;
+    let mut raw = empty::<sys::hw_sampler_options>();
+    // SAFETY: the struct has that size.
+    unsafe { sys::hw_sampler_options_init(&mut raw, size_of_val(&raw)) };
+    resolved.values.put(&mut raw);
+    if let Some(hops) = resolved.max_hops {
+        raw.max_hops = hops;
+    }
+    let count_of = |list: &[u32]| u32::try_from(list.len()).unwrap_or(u32::MAX);
+    if resolved.has_tasks {
+        raw.tasks = resolved.tasks.as_ptr();
+        raw.task_count = count_of(&resolved.tasks);
+    }
+    if options.has_seed_tables() {
+        raw.seed_tables = resolved.seed_tables.as_ptr();
+        raw.seed_table_count = count_of(&resolved.seed_tables);
+    }
+    if let Some(weights) = &resolved.values.task_weights {
+        let expected = if options.has_seed_tables() {
+            resolved.seed_tables.len()
+        } else if resolved.has_tasks {
+            resolved.tasks.len()
+        } else {
+            counts.task_count as usize
+        };
+        if weights.len() != expected {
+            let given = weights.len();
+            return Err(Error::bad_argument(format!(
+                "task_weights has {given} entries, expected {expected}"
+            )));
+        }
+    }
+    function(&raw)
+}
+
+pub(crate) fn open_sampler(store: &Store, options: &Options) -> Result<SamplerHandle> {
+    with_options(store, options, |raw| {
+        // SAFETY: the lists have the lengths that the struct says, or those that C expects.
+        let open =
+            |sampler, error| unsafe { sys::hw_sampler_open(store.0.get(), raw, sampler, error) };
+        out(null_mut(), open).map(SamplerHandle::of)
+    })
+}
+
+pub(crate) fn shutdown(sampler: &SamplerHandle) {
+    // SAFETY: "Idempotent"; any thread.
+    unsafe { sys::hw_sampler_shutdown(sampler.get()) }
+}
+
+pub(crate) fn shape(sampler: &SamplerHandle) -> Result<sys::hw_shape> {
+    // SAFETY: as counts.
+    read(|shape, error| unsafe { sys::hw_sampler_shape(sampler.get(), shape, error) })
+}
+
+pub(crate) fn stats(sampler: &SamplerHandle) -> Result<sys::hw_sampler_stats> {
+    // SAFETY: as counts.
+    read(|stats, error| unsafe { sys::hw_sampler_get_stats(sampler.get(), stats, error) })
+}
+
+pub(crate) fn seed_count(sampler: &SamplerHandle, split: Split, task: u32) -> Result<u32> {
+    // SAFETY: outputs of this frame.
+    out(0, |count, error| unsafe {
+        sys::hw_sampler_seed_count(sampler.get(), split.number(), task, count, error)
+    })
+}
+
+pub(crate) fn next_batch(
+    sampler: &SamplerHandle,
+    split: Split,
+    timeout: Option<Duration>,
+) -> Result<BatchHandle> {
+    let ms = timeout.map_or(-1, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+    let mut batch = null_mut();
+    // SAFETY: no callback is called during the wait; the batch that comes is ours.
+    call(|error| unsafe {
+        let split = split.number();
+        sys::hw_sampler_next(sampler.get(), split, ms, None, null_mut(), &mut batch, error)
+    })?;
+    BatchHandle::of(batch)
+}
+
+pub(crate) fn batch_at(sampler: &SamplerHandle, split: Split, k: u64) -> Result<BatchHandle> {
+    // SAFETY: as next_batch.
+    let batch = out(null_mut(), |batch, error| unsafe {
+        sys::hw_sampler_batch(sampler.get(), split.number(), k, batch, error)
+    })?;
+    BatchHandle::of(batch)
+}
+
+// ---- passes --------------------------------------------------------------------------------
+
+pub(crate) fn open_pass(
+    sampler: &SamplerHandle,
+    split: Split,
+    task: u32,
+    index: u32,
+) -> Result<PassHandle> {
+    // SAFETY: outputs of this frame; a pass has a reference to its sampler.
+    let open = |pass, error| unsafe {
+        sys::hw_pass_open(sampler.get(), split.number(), task, index, pass, error)
+    };
+    out(null_mut(), open).map(PassHandle::of)
+}
+
+pub(crate) fn open_chosen(
+    sampler: &SamplerHandle,
+    task: u32,
+    seeds: &[u32],
+    epochs: &[u32],
+) -> Result<PassHandle> {
+    assert_eq!(seeds.len(), epochs.len());
+    let count = u32::try_from(seeds.len())
+        .map_err(|_| Error::bad_argument(format!("{} seeds in one pass", seeds.len())))?;
+    // SAFETY: "The arrays are copied", and have `count` entries each.
+    let open = |pass, error| unsafe {
+        let (seeds, epochs) = (seeds.as_ptr(), epochs.as_ptr());
+        sys::hw_pass_open_chosen(sampler.get(), task, seeds, epochs, count, pass, error)
+    };
+    out(null_mut(), open).map(PassHandle::of)
+}
+
+pub(crate) fn pass_batches(pass: &PassHandle) -> u64 {
+    // SAFETY: a number that the pass has.
+    unsafe { sys::hw_pass_batch_count(pass.get()) }
+}
+
+/// None: the pass is over.
+pub(crate) fn pass_next(pass: &mut PassHandle) -> Result<Option<BatchHandle>> {
+    let mut batch = null_mut();
+    // SAFETY: as next_batch.
+    let is_over = call(|error| unsafe {
+        sys::hw_pass_next(pass.get(), -1, None, null_mut(), &mut batch, error)
+    })?;
+    if is_over { Ok(None) } else { BatchHandle::of(batch).map(Some) }
+}
+
+// ---- batches -------------------------------------------------------------------------------
+
+/// An array of a batch.
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) is_info: bool,
+    start: *const u8,
+    bytes: usize,
+}
+
+// SAFETY: its pointer is read through the batch alone.
+unsafe impl Send for Field {}
+// SAFETY: the same.
+unsafe impl Sync for Field {}
+
+pub(crate) struct BatchHandle {
+    batch: NonNull<sys::hw_batch>,
+    fields: Vec<Field>,
+}
+
+// SAFETY: "A batch is immutable and reference-counted ... Any thread"; its fields point into it.
+unsafe impl Send for BatchHandle {}
+// SAFETY: the same.
+unsafe impl Sync for BatchHandle {}
+
+impl BatchHandle {
+    fn of(batch: *mut sys::hw_batch) -> Result<BatchHandle> {
+        let batch = NonNull::new(batch).expect("HW_OK comes with a batch");
+        let mut made = BatchHandle { batch, fields: Vec::new() };
+        // SAFETY: a number that the batch has.
+        let count = unsafe { sys::hw_batch_tensor_count(batch.as_ptr()) };
+        made.fields = (0..count).map(|index| made.field(index)).collect::<Result<_>>()?;
+        Ok(made)
+    }
+
+    fn field(&self, index: u32) -> Result<Field> {
+        // SAFETY: as counts.
+        let read = read::<sys::hw_tensor>(|tensor, error| unsafe {
+            sys::hw_batch_tensor(self.batch.as_ptr(), index, tensor, error)
+        })?;
+        // SAFETY: names are static, and ASCII.
+        let name = unsafe { CStr::from_ptr(read.name) }.to_str().expect("names are ASCII");
+        Ok(Field {
+            name,
+            dtype: Dtype::of_number(read.dtype)?,
+            shape: read.shape[..read.rank as usize].iter().map(|size| *size as usize).collect(),
+            is_info: read.info != 0,
+            start: read.data.cast(),
+            bytes: read.bytes,
+        })
+    }
+
+    pub(crate) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The bytes of one of its own fields.
+    pub(crate) fn bytes(&self, field: &Field) -> &[u8] {
+        debug_assert!(self.fields.iter().any(|own| std::ptr::eq(own, field)));
+        if field.bytes == 0 {
+            return &[];
+        }
+        // SAFETY: C wrote all of it, never writes it again, and frees it with the last reference,
+        // of which this has one. No Field leaves this crate without its batch.
+        unsafe { std::slice::from_raw_parts(field.start, field.bytes) }
+    }
+}
+
+impl Drop for BatchHandle {
+    fn drop(&mut self) {
+        // SAFETY: the reference that this owns.
+        unsafe { sys::hw_batch_release(self.batch.as_ptr()) }
+    }
+}
+
+/// Why a batch has no array of a name.
+pub(crate) fn missing_array(batch: &BatchHandle, name: &str) -> Error {
+    let found = c_text(name).and_then(|name| {
+        // SAFETY: as counts, and a terminated name.
+        read::<sys::hw_tensor>(|tensor, error| unsafe {
+            sys::hw_batch_find(batch.batch.as_ptr(), name.as_ptr(), tensor, error)
+        })
+    });
+    match found {
+        Err(error) => error,
+        Ok(_) => Error::bad_argument(format!("no array '{name}'")),
+    }
+}
+
+/// What the elements of an array may be.
+///
+/// # Safety
+/// Any bytes are a value of the type, which has the size of each of its `DTYPES`.
+pub unsafe trait Element: Copy + 'static {
+    /// The types of arrays that have such elements.
+    const DTYPES: &'static [Dtype];
+}
+
+macro_rules! elements {
+    ($($kind:ty: $($dtype:ident)+;)+) => {
+        $(
+            // SAFETY: a number of that size.
+            unsafe impl Element for $kind {
+                const DTYPES: &'static [Dtype] = &[$(Dtype::$dtype),+];
+            }
+        )+
+    };
+}
+elements! {
+    i8: I8;
+    u8: U8;
+    u16: U16 F16;
+    i32: I32;
+    u32: U32;
+    i64: I64;
+    f32: F32;
+}
+
+/// Bytes of an array as its elements.
+pub(crate) fn elements<T: Element>(bytes: &[u8]) -> &[T] {
+    // SAFETY: Element. What is not aligned, which no array is, would stand in the outer parts.
+    let (before, found, after) = unsafe { bytes.align_to::<T>() };
+    assert!(before.is_empty() && after.is_empty(), "arrays are aligned and whole");
+    found
+}
+
+// ---- pools of seeds ------------------------------------------------------------------------
+
+pub(crate) struct PoolHandle {
+    pool: NonNull<sys::hw_seed_pool>,
+    table_base: usize,
+}
+
+// SAFETY: "One thread at a time": it moves, and is not Sync.
+unsafe impl Send for PoolHandle {}
+
+impl Drop for PoolHandle {
+    fn drop(&mut self) {
+        // SAFETY: the pool is this one's alone.
+        unsafe { sys::hw_seed_pool_close(self.pool.as_ptr()) }
+    }
+}
+
+impl PoolHandle {
+    /// What is added to the number of a table where functions say a task; 0 without seed tables.
+    pub(crate) fn table_base(&self) -> usize {
+        self.table_base
+    }
+}
+
+pub(crate) struct Drawn {
+    pub(crate) task: u32,
+    pub(crate) seeds: Vec<u32>,
+    pub(crate) epochs: Vec<u32>,
+    pub(crate) rows: Vec<u32>,
+    pub(crate) times: Vec<i64>,
+    pub(crate) labels: Vec<f64>,
+}
+
+pub(crate) fn open_pool(
+    store: &Store,
+    options: &Options,
+    split: Split,
+    require_label: bool,
+) -> Result<PoolHandle> {
+    with_options(store, options, |raw| {
+        // SAFETY: as open_sampler; no label columns. A pool retains its store.
+        let pool = out(null_mut(), |pool, error| unsafe {
+            let (split, labels) = (split.number(), u8::from(require_label));
+            sys::hw_seed_pool_open(store.0.get(), raw, split, labels, null(), pool, error)
+        })?;
+        let pool = NonNull::new(pool).expect("HW_OK comes with a pool");
+        let table_base =
+            if options.has_seed_tables() { counts(&store.0)?.task_count as usize } else { 0 };
+        Ok(PoolHandle { pool, table_base })
+    })
+}
+
+pub(crate) fn pool_len(pool: &PoolHandle) -> u64 {
+    // SAFETY: a number that the pool has.
+    unsafe { sys::hw_seed_pool_count(pool.pool.as_ptr()) }
+}
+
+pub(crate) fn pool_remaining(pool: &PoolHandle) -> u64 {
+    // SAFETY: a number that the pool has.
+    unsafe { sys::hw_seed_pool_remaining(pool.pool.as_ptr()) }
+}
+
+pub(crate) fn pool_keep(pool: &mut PoolHandle, rank: u32, world: u32) -> Result<()> {
+    // SAFETY: numbers.
+    call(|error| unsafe {
+        sys::hw_seed_pool_keep(pool.pool.as_ptr(), rank, world, u32::MAX, error)
+    })?;
+    Ok(())
+}
+
+pub(crate) fn pool_next(pool: &mut PoolHandle, count: usize) -> Result<Drawn> {
+    let wanted = u32::try_from(count)
+        .map_err(|_| Error::bad_argument(format!("{count} seeds in one batch")))?;
+    let mut drawn = Drawn {
+        task: 0,
+        seeds: vec![0; count],
+        epochs: vec![0; count],
+        rows: vec![0; count],
+        times: vec![0; count],
+        labels: vec![0.0; count],
+    };
+    let into = sys::hw_drawn_seeds {
+        struct_bytes: size_of::<sys::hw_drawn_seeds>(),
+        seeds: drawn.seeds.as_mut_ptr(),
+        epochs: drawn.epochs.as_mut_ptr(),
+        rows: drawn.rows.as_mut_ptr(),
+        obs_times: drawn.times.as_mut_ptr(),
+        labels: drawn.labels.as_mut_ptr(),
+    };
+    let mut taken = 0;
+    // SAFETY: arrays of `count` entries each.
+    call(|error| unsafe {
+        let (pool, task) = (pool.pool.as_ptr(), &mut drawn.task);
+        sys::hw_seed_pool_next(pool, wanted, &into, task, &mut taken, error)
+    })?;
+    let taken = taken as usize;
+    drawn.seeds.truncate(taken);
+    drawn.epochs.truncate(taken);
+    drawn.rows.truncate(taken);
+    drawn.times.truncate(taken);
+    drawn.labels.truncate(taken);
+    Ok(drawn)
+}

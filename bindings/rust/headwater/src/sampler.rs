@@ -1,0 +1,187 @@
+//! From a store to batches.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_sys as sys;
+
+use crate::batch::Batch;
+use crate::epoch::Epoch;
+use crate::error::{Error, Result};
+use crate::ffi;
+use crate::options::Options;
+use crate::store::Store;
+
+/// A part of a task's seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// Those that are learnt from.
+    Train,
+    /// Those that decide what is kept of a training.
+    Val,
+    /// Those that are looked at last, once.
+    Test,
+}
+
+impl Split {
+    pub(crate) fn number(self) -> sys::hw_split {
+        match self {
+            Split::Train => sys::HW_TRAIN,
+            Split::Val => sys::HW_VAL,
+            Split::Test => sys::HW_TEST,
+        }
+    }
+}
+
+/// Sizes of the batches of a sampler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shape {
+    /// B, sequences of a batch.
+    pub batch_size: usize,
+    /// S, cells of a sequence.
+    pub sequence_length: usize,
+    /// R, rows of a sequence.
+    pub max_rows: usize,
+    /// D_t, the width of vectors.
+    pub text_dim: usize,
+    /// P, foreign keys of a row at most.
+    pub parent_slots: usize,
+    /// Seeds that a batch owns: B without packing.
+    pub contexts_per_batch: usize,
+    /// M, masked cells of one type in a sequence at most; 0 where no cell is masked.
+    pub max_targets_per_type: usize,
+}
+
+/// What a sampler did since it was opened; times are summed over threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+#[non_exhaustive]
+pub struct SamplerStats {
+    pub batches: u64,
+    pub cells: u64,
+    pub padded_cells: u64,
+    pub rows: u64,
+    pub producer_wait: Duration,
+    pub consumer_wait: Duration,
+    pub threads: u32,
+    /// Memory of the batches that are there, those handed out included.
+    pub slab_bytes: u64,
+}
+
+/// Makes batches ahead of their reader, by threads of C. Cloning is cheap: clones are the same
+/// sampler, and take turns at its streams. The last clone ends its threads.
+#[derive(Clone)]
+pub struct Sampler {
+    pub(crate) handle: Arc<ffi::SamplerHandle>,
+    store: Store,
+    by_tables: bool,
+}
+
+impl Sampler {
+    /// Opens a sampler over the seeds of tasks, or of tables, of a store.
+    /// [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument) names an option that is wrong, or
+    /// a task or table that the store does not have.
+    pub fn open(store: &Store, options: &Options) -> Result<Sampler> {
+        Ok(Sampler {
+            handle: Arc::new(ffi::open_sampler(store, options)?),
+            store: store.clone(),
+            by_tables: options.has_seed_tables(),
+        })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The next batch of the endless stream of train or val; waits for it.
+    pub fn next(&self, split: Split) -> Result<Batch> {
+        ffi::next_batch(&self.handle, split, None).map(Batch::new)
+    }
+
+    /// The same; [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) if none came in time.
+    pub fn next_timeout(&self, split: Split, timeout: Duration) -> Result<Batch> {
+        ffi::next_batch(&self.handle, split, Some(timeout)).map(Batch::new)
+    }
+
+    /// Batch `k` of a split's stream: a pure function of store, options and k. Made in the calling
+    /// thread.
+    pub fn batch(&self, split: Split, k: u64) -> Result<Batch> {
+        ffi::batch_at(&self.handle, split, k).map(Batch::new)
+    }
+
+    /// One pass over the seeds of a task in a split, each once over all ranks. The same index
+    /// gives the same contexts.
+    pub fn epoch(&self, split: Split, task: &str, index: u32) -> Result<Epoch> {
+        let task = self.task(task)?;
+        ffi::open_pass(&self.handle, split, task, index).map(|pass| Epoch::new(self, pass))
+    }
+
+    /// The same over all tasks of the sampler in turn.
+    pub fn epoch_of_all(&self, split: Split, index: u32) -> Result<Epoch> {
+        ffi::open_pass(&self.handle, split, u32::MAX, index).map(|pass| Epoch::new(self, pass))
+    }
+
+    /// A pass over chosen seeds of a task, by their numbers, in the order given, each in its own
+    /// split and in the epoch that `epochs` has for it. Their contexts are those of
+    /// [`Sampler::epoch`]. All of them are this rank's.
+    pub fn epoch_of(&self, task: &str, seeds: &[u32], epochs: &[u32]) -> Result<Epoch> {
+        if seeds.len() != epochs.len() {
+            let (seeds, epochs) = (seeds.len(), epochs.len());
+            return Err(Error::bad_argument(format!("{seeds} seeds have {epochs} epochs")));
+        }
+        let task = self.task(task)?;
+        ffi::open_chosen(&self.handle, task, seeds, epochs).map(|pass| Epoch::new(self, pass))
+    }
+
+    /// Seeds of a task in a split, over all ranks.
+    pub fn seed_count(&self, split: Split, task: &str) -> Result<u32> {
+        ffi::seed_count(&self.handle, split, self.task(task)?)
+    }
+
+    /// Sizes of its batches.
+    pub fn shape(&self) -> Result<Shape> {
+        let read = ffi::shape(&self.handle)?;
+        Ok(Shape {
+            batch_size: read.batch_size as usize,
+            sequence_length: read.sequence_length as usize,
+            max_rows: read.max_rows as usize,
+            text_dim: read.text_dim as usize,
+            parent_slots: read.parent_slots as usize,
+            contexts_per_batch: read.contexts_per_batch as usize,
+            max_targets_per_type: read.max_targets_per_type as usize,
+        })
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> Result<SamplerStats> {
+        let read = ffi::stats(&self.handle)?;
+        Ok(SamplerStats {
+            batches: read.batches,
+            cells: read.cells,
+            padded_cells: read.padded_cells,
+            rows: read.rows,
+            producer_wait: Duration::from_nanos(read.producer_wait_ns),
+            consumer_wait: Duration::from_nanos(read.consumer_wait_ns),
+            threads: read.threads,
+            slab_bytes: read.slab_bytes,
+        })
+    }
+
+    /// Ends production. Whoever waits for a batch gets an error of kind
+    /// [`ShutDown`](crate::ErrorKind::ShutDown); batches that were handed out stay valid.
+    pub fn shutdown(&self) {
+        ffi::shutdown(&self.handle);
+    }
+
+    /// The number of a task, or with seed tables of a table, as functions of C take it.
+    fn task(&self, name: &str) -> Result<u32> {
+        if self.by_tables {
+            Ok(self.store.counts()?.tasks + self.store.table(name)?)
+        } else {
+            self.store.task(name)
+        }
+    }
+}

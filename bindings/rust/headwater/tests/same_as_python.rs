@@ -1,0 +1,115 @@
+//! Every array of every batch of an epoch is the same bits as Python's.
+mod common;
+
+use common::{folder, lines_of, options, split, store};
+use headwater::{Layout, Options, Sampler, SeedPool, Split};
+
+/// An epoch of rust_vectors.py: its words, and the lines of its arrays.
+type Recorded = (Vec<String>, Vec<String>);
+
+fn recorded() -> Vec<Recorded> {
+    let text = std::fs::read_to_string(folder().join("epochs.txt")).expect("epochs.txt is there");
+    let mut found: Vec<Recorded> = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix("epoch ") {
+            Some(words) => {
+                found.push((words.split(' ').map(str::to_owned).collect(), Vec::new()));
+            }
+            None => found.last_mut().expect("an epoch comes first").1.push(line.to_owned()),
+        }
+    }
+    for (_, arrays) in &mut found {
+        arrays.sort();
+    }
+    found
+}
+
+/// The lines of the same epoch by this crate, sorted, with options changed by `change`.
+fn drawn(words: &[String], change: impl Fn(Options) -> Options) -> Vec<String> {
+    let [of_store, of_split, task, index, pairs @ ..] = words else {
+        panic!("an epoch has a store, a split, a task and a number: {words:?}");
+    };
+    let options = change(options(pairs.iter().map(String::as_str)));
+    let sampler = Sampler::open(&store(of_store), &options).expect("the options are right");
+    let index = index.parse().expect("a number");
+    let epoch = sampler.epoch(split(of_split), task, index).expect("the task has seeds");
+    let mut found = lines_of(epoch).expect("batches come");
+    found.sort();
+    found
+}
+
+#[test]
+fn every_array_is_the_same_for_any_number_of_threads() {
+    let recorded = recorded();
+    let sets: std::collections::BTreeSet<_> = recorded
+        .iter()
+        .map(|(words, _)| {
+            let kept = words[4..]
+                .iter()
+                .filter(|word| !word.contains("rank=") && !word.contains("world_size="));
+            kept.cloned().collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(sets.len() >= 11, "{} option sets", sets.len());
+    let mut count = 0;
+    for (words, expected) in &recorded {
+        for threads in [1, 3] {
+            let found = drawn(words, |options| options.num_threads(threads));
+            assert_eq!(found.len(), expected.len(), "{words:?}");
+            for (ours, theirs) in found.iter().zip(expected) {
+                assert_eq!(ours, theirs, "{words:?}, {threads} threads");
+            }
+            count += found.len();
+        }
+    }
+    assert!(count > 10_000, "{count} arrays");
+}
+
+#[test]
+fn one_option_that_differs_is_seen() {
+    let recorded = recorded();
+    let (words, expected) = &recorded[0];
+    assert_eq!(&drawn(words, |options| options), expected);
+    assert_ne!(&drawn(words, |options| options.seed(43)), expected);
+    assert_ne!(&drawn(words, |options| options.child_width(1)), expected);
+    assert_ne!(&drawn(words, |options| options.layout(Layout::Compact)), expected);
+}
+
+#[test]
+fn parts_of_a_pool_are_the_ranks_of_a_sampler() {
+    let store = store("shop");
+    let options = |rank, world| {
+        let sizes = Options::new().sequence_length(32).batch_size(8).num_threads(1);
+        sizes.rank(rank).world_size(world)
+    };
+    let whole = Sampler::open(&store, &options(0, 1)).unwrap();
+    let mut seen = Vec::new();
+    for rank in 0..2 {
+        let own = Sampler::open(&store, &options(rank, 2)).unwrap();
+        let mut pool = SeedPool::new(&store, &options(0, 1), Split::Train, false).unwrap();
+        pool.partition_for_rank(rank, 2).unwrap();
+        let mut orders = Vec::new();
+        for index in 0..3 {
+            let drawn = pool.next_batch(pool.len() as usize).unwrap();
+            assert_eq!(drawn.task, "churn");
+            assert!(drawn.epochs.iter().all(|epoch| *epoch == index));
+            let by_rank = lines_of(own.epoch(Split::Train, "churn", index).unwrap()).unwrap();
+            let chosen = whole.epoch_of(&drawn.task, &drawn.seeds, &drawn.epochs).unwrap();
+            let by_pool = lines_of(chosen).unwrap();
+            // A sampler's ranks are padded to equally many batches, a pool's parts are not.
+            assert_eq!(by_rank[..by_pool.len()], by_pool);
+            orders.push(drawn.seeds);
+        }
+        let sorted = |order: &Vec<u32>| {
+            let mut order = order.clone();
+            order.sort_unstable();
+            order
+        };
+        assert!(orders.iter().all(|order| sorted(order) == sorted(&orders[0])), "fixed");
+        assert_ne!(orders[0], orders[1], "shuffled anew");
+        seen.extend(sorted(&orders[0]));
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), whole.seed_count(Split::Train, "churn").unwrap() as usize);
+}

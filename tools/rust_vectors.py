@@ -1,0 +1,175 @@
+"""Makes what the tests of the Rust crates compare with: two stores, and their epochs by Python.
+
+    python tools/rust_vectors.py FOLDER
+
+FOLDER gets `shop.store`, `keys.store` (whose tables have categories and numbers as primary keys
+that others refer to) and `epochs.txt`. A line of that is
+
+    epoch STORE SPLIT TASK EPOCH OPTION=VALUE ...    options by their names in C
+    array BATCH NAME SHAPE HASH                      of the epoch above; XXH64 of the bytes
+
+Nothing is made if FOLDER has them already from the same library and the same script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from headwater.binding.hashing import hash64
+from headwater.binding.library import LIBRARY
+from headwater.binding.options import NAMES
+from headwater.shop import main as write_shop
+
+import headwater
+
+ROOT = Path(__file__).parents[1]
+CUSTOMERS = 120
+KEYS_SQL = """
+CREATE TABLE countries (code TEXT PRIMARY KEY, area DOUBLE);
+CREATE TABLE years (year INTEGER PRIMARY KEY, growth DOUBLE);
+CREATE TABLE visits (
+    visit_id INTEGER PRIMARY KEY, code TEXT REFERENCES countries, year INTEGER REFERENCES years,
+    day TIMESTAMP, spent DOUBLE, note TEXT);
+"""
+KEYS: dict[str, Any] = {
+    "name": "keys",
+    "tables": {
+        "countries": {
+            "primary_key": "code",
+            "columns": {"code": {"stype": "categorical"}, "area": {"stype": "numerical"}},
+        },
+        "years": {
+            "primary_key": "year",
+            "columns": {"year": {"stype": "numerical"}, "growth": {"stype": "numerical"}},
+        },
+        "visits": {
+            "primary_key": "visit_id",
+            "temporal_column": "day",
+            "columns": {
+                "visit_id": {"stype": "identifier"},
+                "code": {"stype": "categorical", "foreign_key": "countries.code"},
+                "year": {"stype": "numerical", "foreign_key": "years.year"},
+                "day": {"stype": "timestamp"},
+                "spent": {"stype": "numerical"},
+                "note": {"stype": "text"},
+            },
+        },
+    },
+    "tasks": {
+        "spent": {
+            "anchor_table": "visits",
+            "target_column": "spent",
+            "target_stype": "numerical",
+            "query": "SELECT visit_id, day AS obs_time, spent FROM visits",
+        }
+    },
+}
+# (split, task, epoch, options); a task of None: all tasks in turn.
+SETS: tuple[dict[str, Any], ...] = (
+    {},
+    {"max_rows": 32, "with_rows": True, "attention_masks": True},
+    {"layout": "compact"},
+    {"sequence_length": 256, "packing": True},
+    {"layout": "flat"},
+    {"mask_ratio": 0.15},
+    {"objective": "masked_cells"},
+    {"objective": "masked_cells", "seed_tables": ["{last}"]},
+    {"sequence_length": 128, "peer_labels": 16, "label_rows": 4, "child_counts": True},
+    {"layout": "compact", "text_mode": "numbers"},
+    {"child_order": "recent", "width_scope": "row", "max_hops": 2, "cell_dropout": 0.1},
+    {"staleness_zero_share": 0.5, "staleness_max_days": 30.0, "seed": 7},
+)
+COMMON = {"sequence_length": 96, "batch_size": 16}
+
+
+def make_stores(folder: Path) -> dict[str, tuple[Path, str, str]]:
+    """Path, task and last table of each store by its name."""
+    shop, keys = folder / "shop.sqlite", folder / "keys.sqlite"
+    write_shop([str(shop), "--customers", str(CUSTOMERS)])
+    examples = ROOT / "examples" / "shop" / "shop.json"
+    headwater.build(f"sqlite:///{shop}", folder / "shop.store", examples)
+    with sqlite3.connect(keys) as connection:
+        connection.executescript(KEYS_SQL)
+        codes = [f"{first}{second}" for first in "abcd" for second in "xyz"]
+        areas = [(code, 10.0 + place) for place, code in enumerate(codes)]
+        connection.executemany("INSERT INTO countries VALUES (?, ?)", areas)
+        growth = [(year, (year % 7) / 4) for year in range(2000, 2020)]
+        connection.executemany("INSERT INTO years VALUES (?, ?)", growth)
+        visits = [
+            (i, codes[i * 5 % 12], 2000 + i * 3 % 20, f"20{i // 24:02d}-0{1 + i % 9}-11 08:00:00",
+             None if i % 11 == 0 else i % 13 + areas[i * 5 % 12][1], f"note {i % 17}")
+            for i in range(480)
+        ]  # fmt: skip
+        connection.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?, ?)", visits)
+    connection.close()
+    headwater.build(f"sqlite:///{keys}", folder / "keys.store", KEYS)
+    return {
+        "shop": (folder / "shop.store", "churn", "reviews"),
+        "keys": (folder / "keys.store", "spent", "visits"),
+    }
+
+
+def epochs(stores: dict[str, tuple[Path, str, str]]) -> Iterator[str]:
+    """The lines of all epochs."""
+    for name, (path, task, last) in stores.items():
+        with headwater.Store(path) as store:
+            for chosen in SETS:
+                options = COMMON | chosen
+                if "seed_tables" in options:
+                    options["seed_tables"] = [last]
+                by_table = "seed_tables" in options
+                for split in ("train", "val"):
+                    for rank, world_size in ((0, 1), (0, 2), (1, 2)):
+                        of_rank = options | {"rank": rank, "world_size": world_size}
+                        what = last if by_table else task
+                        yield from epoch(store, name, split, what, of_rank)
+
+
+def epoch(
+    store: headwater.Store, name: str, split: str, task: str, options: dict[str, Any]
+) -> Iterator[str]:
+    """The lines of one epoch, the second of its task."""
+    words = [
+        f"{option}={','.join(value) if isinstance(value, list) else value}"
+        for option, value in options.items()
+    ]
+    yield " ".join(["epoch", name, split, task, "1", *words])
+    if "staleness_zero_share" in options:
+        shares = options["staleness_zero_share"], options["staleness_max_days"]
+        options = {key: value for key, value in options.items() if "staleness" not in key}
+        options["staleness"] = shares
+    given = {NAMES.get(option, option): value for option, value in options.items()}
+    with headwater.Sampler(store=store, num_threads=1, **given) as sampler:
+        for number, batch in enumerate(sampler.epoch(split, task, 1)):
+            for field, array in sorted({**batch, **batch.info}.items()):
+                shape = ",".join(map(str, array.shape))
+                bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+                yield f"array {number} {field} {shape} {hash64(bytes_):016x}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Makes what the Rust tests compare with.")
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    made = f"{hash64(LIBRARY.read_bytes()):016x} {hash64(Path(__file__).read_bytes()):016x}\n"
+    stamp = folder / "made"
+    if stamp.exists() and stamp.read_text() == made:
+        return 0
+    stamp.unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("shop.sqlite", "keys.sqlite"):
+        (folder / name).unlink(missing_ok=True)
+    lines = "\n".join(epochs(make_stores(folder)))
+    (folder / "epochs.txt").write_text(lines + "\n")
+    stamp.write_text(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

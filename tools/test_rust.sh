@@ -1,0 +1,39 @@
+#!/bin/sh
+# Tests the crates of bindings/rust if there is a cargo of Rust 1.85 or later; see Makefile.
+#
+#     test_rust.sh PYTHON [asan]
+#
+# asan: the tests again, with the C library under the address and leak sanitizers.
+set -eu
+python=$(command -v "$1")
+case $python in /*) ;; *) python=$PWD/$python ;; esac
+least=85
+version=$(cargo --version 2>/dev/null | sed 's/^cargo 1\.\([0-9]*\).*/\1/')
+if [ -z "$version" ] || [ "$version" -lt $least ]; then
+    echo "rust: skipped, no cargo of Rust 1.$least or later here (${version:+1.}${version:-none})"
+    exit 0
+fi
+rust=bindings/rust
+export HEADWATER_RUST_VECTORS="$PWD/build/rust-vectors"
+"$python" tools/rust_vectors.py "$HEADWATER_RUST_VECTORS"
+cd $rust
+if [ "${2:-}" = asan ]; then
+    export CARGO_TARGET_DIR=../../build/rust-asan
+    export HEADWATER_CFLAGS="-fsanitize=address -fno-omit-frame-pointer"
+    export RUSTFLAGS="-Clink-arg=-lasan" # rustc links without the libraries of the C compiler
+    host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+    library=$(${CC:-cc} -print-file-name=libasan.so)
+    export "CARGO_TARGET_${host}_RUNNER=env ASAN_OPTIONS=quarantine_size_mb=1 LD_PRELOAD=$library"
+    exec cargo test --offline --locked --quiet -p headwater --tests
+fi
+export CARGO_TARGET_DIR=../../build/rust
+"$python" ../../tools/rust_bindings.py ../../headwater/include/headwater.h \
+    --check headwater-sys/src/bindings.rs
+"$python" ../../tools/rust_options.py --check headwater/src/option_table.rs
+if cargo fmt --version >/dev/null 2>&1; then
+    cargo fmt --check
+fi
+if cargo clippy --version >/dev/null 2>&1; then
+    cargo clippy --offline --locked --quiet --all-targets -- -D warnings
+fi
+exec cargo test --offline --locked --quiet
