@@ -443,7 +443,7 @@ typedef struct hw_table_info {
     uint32_t first_column, column_count; /* global columns, ignored ones included */
     uint32_t first_key, key_count; /* its foreign keys */
     uint32_t temporal_column; /* UINT32_MAX: none */
-    uint32_t primary_key_count; /* 0 also if metadata.json has none */
+    uint32_t primary_key_count; /* 0 also if metadata.json does not have the columns */
     const uint32_t *primary_key; /* columns, as hw_store_row_key has the parts */
     uint8_t is_keyed; /* 1: it has a primary key */
 } hw_table_info;
@@ -470,7 +470,7 @@ typedef struct hw_key_info {
     uint32_t child_table, parent_table;
     uint32_t column_count;
     const uint32_t *columns; /* of the child table, [column_count] */
-    const uint32_t *parent_columns; /* that they refer to; NULL: metadata.json has none */
+    const uint32_t *parent_columns; /* that they refer to; NULL: metadata.json does not have them */
     uint64_t edge_count, null_count, dangling_count; /* rows of the child table */
 } hw_key_info;
 HW_CHECK hw_status hw_store_key_info(const hw_store *store, uint32_t key, hw_key_info *info,

@@ -1,8 +1,8 @@
 /*
  * Names and metadata.json; see described.h. It reads these parts of metadata.json:
  *
- *     tables[t].primary_key                               names of columns
- *     tables[t].foreign_keys[k].references.columns        names of columns of the parent
+ *     tables[t].primary_key                               names of columns, or of other parts
+ *     tables[t].foreign_keys[k].references.columns        the same of the parent
  *     columns[c].stats.categories                         texts, in the order of their numbers
  *
  * The numbers t, k and c are those of schema.bin.
@@ -210,7 +210,8 @@ static void contradict(struct reading *r, const char *expected) {
     }
 }
 
-/* The number of the column of a table whose name is read here; HWI_NONE after a fault. */
+/* The number of the column of a table whose name is read here; HWI_NONE if it has none of that
+ * name, as a builder's key need not be a column, and after a fault. */
 static uint32_t read_column(struct reading *r, uint32_t table) {
     const struct hwi_table_info *info = r->store->tables[table].info;
     size_t bytes = 0;
@@ -223,24 +224,27 @@ static uint32_t read_column(struct reading *r, uint32_t table) {
             return c;
         }
     }
-    contradict(r, "the name of a column of the table");
     return HWI_NONE;
 }
 
+/* Unknown if a part of it is not a column. */
 static void read_primary_key(struct reading *r, uint32_t table) {
+    uint32_t first = r->primary_count, is_known = 1;
     hwi_json_enter(&r->json, '[');
     while (hwi_json_next(&r->json, ']')) {
         uint32_t column = read_column(r, table);
-        if (r->primary_count == r->store->info->column_count) {
+        is_known = is_known && column != HWI_NONE;
+        if (is_known && r->primary_count == r->store->info->column_count) {
             contradict(r, "no column more than there are");
-        } else {
+        } else if (is_known) {
             r->made->primary_keys[r->primary_count++] = column;
         }
     }
+    r->primary_count = is_known ? r->primary_count : first;
 }
 
 static void read_references(struct reading *r, const struct hwi_key_info *key) {
-    uint32_t *columns = r->made->parent_columns + key->column_start, count = 0;
+    uint32_t *columns = r->made->parent_columns + key->column_start, count = 0, is_known = 1;
     hwi_json_enter(&r->json, '{');
     while (hwi_json_next(&r->json, '}')) {
         if (!hwi_json_is(&r->json, "columns")) {
@@ -252,12 +256,17 @@ static void read_references(struct reading *r, const struct hwi_key_info *key) {
             if (count == key->column_count) {
                 contradict(r, "as many columns as the key has");
             } else {
-                columns[count++] = read_column(r, key->parent_table);
+                columns[count] = read_column(r, key->parent_table);
+                is_known = is_known && columns[count] != HWI_NONE;
+                count++;
             }
         }
     }
     if (count != 0 && count != key->column_count) {
         contradict(r, "as many columns as the key has");
+    }
+    for (uint32_t i = 0; i < count && !is_known; i++) {
+        columns[i] = HWI_NONE;
     }
 }
 
