@@ -11,6 +11,7 @@ use std::time::Duration;
 use headwater_sys as sys;
 
 use crate::batch::Dtype;
+use crate::contents::{Cell, Column, ForeignKey, Seeds, SemanticType, Table, Task};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sampler::Split;
@@ -48,7 +49,8 @@ macro_rules! filled {
     };
 }
 filled! {
-    hw_store_counts hw_table_info hw_task_info hw_shape hw_sampler_stats hw_tensor hw_sampler_options
+    hw_store_counts hw_table_info hw_column_info hw_key_info hw_task_info hw_cell hw_seeds
+    hw_shape hw_sampler_stats hw_tensor hw_sampler_options
 }
 
 /// The struct with its size set, and nothing else.
@@ -163,22 +165,213 @@ pub(crate) fn counts(store: &StoreHandle) -> Result<sys::hw_store_counts> {
     read(|counts, error| unsafe { sys::hw_store_get_counts(store.get(), counts, error) })
 }
 
-pub(crate) fn table_name(store: &StoreHandle, table: u32) -> Result<String> {
+/// A list that the store has, which lasts as long as the store.
+///
+/// # Safety
+/// `start` has `count` elements in the store's memory, or is NULL.
+unsafe fn list_of<T>(_store: &StoreHandle, start: *const T, count: usize) -> &[T] {
+    if start.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's; the map is aligned, never written, and there until the last reference
+    // to the store is dropped, of which `_store` is one.
+    unsafe { std::slice::from_raw_parts(start, count) }
+}
+
+/// None for the number that C has for none.
+fn number(number: u32) -> Option<u32> {
+    (number != u32::MAX).then_some(number)
+}
+
+pub(crate) fn table_info(store: &StoreHandle, table: u32) -> Result<Table> {
     // SAFETY: as counts.
     let read = read::<sys::hw_table_info>(|info, error| unsafe {
         sys::hw_store_table_info(store.get(), table, info, error)
     })?;
-    // SAFETY: "names have a zero behind them", and are the store's.
-    Ok(unsafe { text_of(read.name) })
+    let count = read.primary_key_count as usize;
+    // SAFETY: "names end with a zero", and lists are the store's.
+    let (name, key) = unsafe { (text_of(read.name), list_of(store, read.primary_key, count)) };
+    Ok(Table {
+        name,
+        rows: read.first_row..read.first_row + read.row_count,
+        columns: read.first_column..read.first_column + read.column_count,
+        keys: read.first_key..read.first_key + read.key_count,
+        temporal_column: number(read.temporal_column),
+        is_keyed: read.is_keyed != 0,
+        primary_key: key.to_vec(),
+    })
 }
 
-pub(crate) fn task_name(store: &StoreHandle, task: u32) -> Result<String> {
+pub(crate) fn column_info(store: &StoreHandle, column: u32) -> Result<Column> {
+    // SAFETY: as counts.
+    let read = read::<sys::hw_column_info>(|info, error| unsafe {
+        sys::hw_store_column_info(store.get(), column, info, error)
+    })?;
+    Ok(Column {
+        // SAFETY: as of tables.
+        name: unsafe { text_of(read.name) },
+        table: number(read.table),
+        semantic_type: SemanticType::of_number(read.stype)?,
+        categories: read.first_category..read.first_category + read.category_count,
+        mean: read.mean,
+        std: read.std,
+        values: read.value_count,
+        nulls: read.null_count,
+    })
+}
+
+pub(crate) fn key_info(store: &StoreHandle, key: u32) -> Result<ForeignKey> {
+    // SAFETY: as counts.
+    let read = read::<sys::hw_key_info>(|info, error| unsafe {
+        sys::hw_store_key_info(store.get(), key, info, error)
+    })?;
+    let count = read.column_count as usize;
+    // SAFETY: as of tables.
+    let (name, columns) = unsafe { (text_of(read.name), list_of(store, read.columns, count)) };
+    Ok(ForeignKey {
+        name,
+        child_table: read.child_table,
+        parent_table: read.parent_table,
+        columns: columns.to_vec(),
+        edges: read.edge_count,
+        nulls: read.null_count,
+        dangling: read.dangling_count,
+    })
+}
+
+pub(crate) fn task_info(store: &StoreHandle, task: u32) -> Result<Task> {
     // SAFETY: as counts.
     let read = read::<sys::hw_task_info>(|info, error| unsafe {
         sys::hw_store_task_info(store.get(), task, info, error)
     })?;
-    // SAFETY: as of tables.
-    Ok(unsafe { text_of(read.name) })
+    Ok(Task {
+        // SAFETY: as of tables.
+        name: unsafe { text_of(read.name) },
+        anchor_table: read.anchor_table,
+        target_column: read.target_column,
+        target_type: SemanticType::of_number(read.target_stype)?,
+        is_cell: read.is_cell != 0,
+        seeds: read.seed_count,
+    })
+}
+
+pub(crate) fn find_column(store: &StoreHandle, table: &str, name: &str) -> Result<u32> {
+    let (table, name) = (c_text(table)?, c_text(name)?);
+    // SAFETY: as find_table.
+    out(0, |column, error| unsafe {
+        let (table, name) = (table.as_ptr(), name.as_ptr());
+        sys::hw_store_find_column(store.get(), table, name, column, error)
+    })
+}
+
+pub(crate) fn find_key(store: &StoreHandle, name: &str) -> Result<u32> {
+    let name = c_text(name)?;
+    // SAFETY: as find_table.
+    out(0, |key, error| unsafe { sys::hw_store_find_key(store.get(), name.as_ptr(), key, error) })
+}
+
+/// A text of the store that a function gives as its start and its bytes.
+fn bytes_of<T>(
+    store: &StoreHandle,
+    function: impl FnOnce(*mut *const T, *mut usize, *mut sys::hw_error) -> sys::hw_status,
+) -> Result<&[u8]> {
+    let (mut start, mut bytes) = (null(), 0);
+    call(|error| function(&mut start, &mut bytes, error))?;
+    // SAFETY: the functions that are given here hand out views of the map.
+    Ok(unsafe { list_of(store, start.cast::<u8>(), bytes) })
+}
+
+pub(crate) fn category(store: &StoreHandle, category: u32) -> Result<&[u8]> {
+    // SAFETY: outputs of bytes_of, here and below.
+    bytes_of(store, |text, bytes, error| unsafe {
+        sys::hw_store_category(store.get(), category, text, bytes, error)
+    })
+}
+
+pub(crate) fn text(store: &StoreHandle, index: u32) -> Result<&[u8]> {
+    // SAFETY: as category.
+    bytes_of(store, |text, bytes, error| unsafe {
+        sys::hw_store_text(store.get(), index, text, bytes, error)
+    })
+}
+
+pub(crate) fn row_key(store: &StoreHandle, row: u32) -> Result<&[u8]> {
+    // SAFETY: as category.
+    bytes_of(store, |key, bytes, error| unsafe {
+        sys::hw_store_row_key(store.get(), row, key, bytes, error)
+    })
+}
+
+pub(crate) fn find_row(store: &StoreHandle, table: u32, key: &[u8]) -> Result<Option<u32>> {
+    // SAFETY: the key is there for the call.
+    out(0, |row, error| unsafe {
+        sys::hw_store_find(store.get(), table, key.as_ptr().cast(), key.len(), row, error)
+    })
+    .map(number)
+}
+
+pub(crate) fn cell(store: &StoreHandle, row: u32, column: u32) -> Result<Cell> {
+    // SAFETY: as counts.
+    let read = read::<sys::hw_cell>(|cell, error| unsafe {
+        sys::hw_store_cell(store.get(), row, column, cell, error)
+    })?;
+    if read.is_null != 0 {
+        return Ok(Cell::Null);
+    }
+    Ok(match SemanticType::of_number(read.stype)? {
+        SemanticType::Identifier => Cell::Identifier,
+        SemanticType::Numerical => Cell::Number(read.number),
+        SemanticType::Timestamp | SemanticType::Ignored => Cell::Time(read.time_us),
+        SemanticType::Boolean => Cell::Boolean(read.number != 0.0),
+        SemanticType::Categorical => Cell::Category(read.index),
+        SemanticType::Text => Cell::Text(read.index),
+    })
+}
+
+pub(crate) fn row_table(store: &StoreHandle, row: u32) -> Result<u32> {
+    // SAFETY: outputs of `out`, here and below.
+    out(0, |table, error| unsafe { sys::hw_store_row_table(store.get(), row, table, error) })
+}
+
+pub(crate) fn row_time(store: &StoreHandle, row: u32) -> Result<i64> {
+    // SAFETY: as row_table.
+    out(0, |time, error| unsafe { sys::hw_store_row_time(store.get(), row, time, error) })
+}
+
+pub(crate) fn parent(store: &StoreHandle, row: u32, key: u32) -> Result<Option<u32>> {
+    // SAFETY: as row_table.
+    out(0, |parent, error| unsafe { sys::hw_store_parent(store.get(), row, key, parent, error) })
+        .map(number)
+}
+
+pub(crate) fn children(store: &StoreHandle, row: u32, key: u32) -> Result<&[u32]> {
+    let (mut start, mut count) = (null(), 0);
+    // SAFETY: outputs of this frame.
+    call(|error| unsafe {
+        sys::hw_store_children(store.get(), row, key, &mut start, &mut count, error)
+    })?;
+    // SAFETY: "a view of the map".
+    Ok(unsafe { list_of(store, start, count as usize) })
+}
+
+pub(crate) fn seeds(store: &StoreHandle, task: u32) -> Result<Seeds<'_>> {
+    // SAFETY: as counts.
+    let read = read::<sys::hw_seeds>(|seeds, error| unsafe {
+        sys::hw_store_seeds(store.get(), task, seeds, error)
+    })?;
+    let count = read.count as usize;
+    // SAFETY: "views of the map, all [count]"; only label_times may be NULL.
+    Ok(unsafe {
+        Seeds {
+            anchors: list_of(store, read.anchors, count),
+            times: list_of(store, read.obs_times, count),
+            targets: list_of(store, read.targets, count),
+            states: list_of(store, read.states, count),
+            positions: list_of(store, read.positions, count),
+            label_times: (!read.label_times.is_null())
+                .then(|| list_of(store, read.label_times, count)),
+        }
+    })
 }
 
 pub(crate) fn find_table(store: &StoreHandle, name: &str) -> Result<u32> {
@@ -198,11 +391,10 @@ pub(crate) fn find_task(store: &StoreHandle, name: &str) -> Result<u32> {
 }
 
 pub(crate) fn metadata(store: &StoreHandle) -> Result<&str> {
-    let (mut text, mut bytes) = (null(), 0);
-    // SAFETY: outputs of this frame.
-    call(|error| unsafe { sys::hw_store_metadata(store.get(), &mut text, &mut bytes, error) })?;
-    // SAFETY: texts are the store's until its last reference is dropped, which `store` has.
-    let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), bytes) };
+    // SAFETY: as category.
+    let text = bytes_of(store, |text, bytes, error| unsafe {
+        sys::hw_store_metadata(store.get(), text, bytes, error)
+    })?;
     std::str::from_utf8(text)
         .map_err(|error| Error::of_status(sys::HW_BAD_STORE, format!("metadata.json: {error}")))
 }

@@ -30,6 +30,7 @@
 #![deny(missing_docs)]
 
 mod batch;
+mod contents;
 mod epoch;
 mod error;
 #[allow(unsafe_code)]
@@ -41,6 +42,7 @@ mod seeds;
 mod store;
 
 pub use batch::{Array, Batch, Dtype, SharedArray};
+pub use contents::{Cell, Column, ForeignKey, Seeds, SemanticType, Table, Task};
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind, Result};
 pub use ffi::{Element, hash64};

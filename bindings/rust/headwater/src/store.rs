@@ -86,12 +86,12 @@ impl Store {
 
     /// The names of its tables, by number.
     pub fn tables(&self) -> Result<Vec<String>> {
-        (0..self.counts()?.tables).map(|table| ffi::table_name(&self.0, table)).collect()
+        (0..self.counts()?.tables).map(|table| Ok(self.table_info(table)?.name)).collect()
     }
 
     /// The names of its tasks, by number.
     pub fn tasks(&self) -> Result<Vec<String>> {
-        (0..self.counts()?.tasks).map(|task| ffi::task_name(&self.0, task)).collect()
+        (0..self.counts()?.tasks).map(|task| Ok(self.task_info(task)?.name)).collect()
     }
 
     /// metadata.json of the store: JSON, which says what the store was built of.

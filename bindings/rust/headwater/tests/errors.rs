@@ -2,7 +2,9 @@
 mod common;
 
 use common::store;
-use headwater::{Dtype, ErrorKind, Layout, Options, Sampler, SeedPool, Split, Store};
+use headwater::{
+    Cell, Dtype, ErrorKind, Layout, Options, Sampler, SeedPool, SemanticType, Split, Store,
+};
 
 fn kind_of(options: &Options) -> (ErrorKind, String) {
     let error = Sampler::open(&store("shop"), options).err().expect("the options are wrong");
@@ -65,6 +67,20 @@ fn a_store_tells_what_it_has() {
     assert_eq!(store.tasks().unwrap(), ["spent"]);
     assert_eq!(store.counts().unwrap().rows, 12 + 20 + 480);
     assert_eq!(store.table("visits").unwrap(), 2);
+    let visits = store.table_info(2).unwrap();
+    assert_eq!((visits.name.as_str(), visits.rows.clone()), ("visits", 32..512));
+    assert_eq!(visits.temporal_column, Some(store.column("visits", "day").unwrap()));
+    assert_eq!(visits.primary_key, [store.column("visits", "visit_id").unwrap()]);
+    let code = store.column_info(store.column("countries", "code").unwrap()).unwrap();
+    assert_eq!((code.semantic_type, code.table), (SemanticType::Categorical, Some(0)));
+    let names: Vec<&str> = code.categories.map(|c| store.category(c).unwrap()).collect();
+    assert_eq!(names[..3], ["ax", "ay", "az"]);
+    let by_year = store.key_info(store.key("visits.year").unwrap()).unwrap();
+    assert_eq!((by_year.child_table, by_year.parent_table, by_year.edges), (2, 1, 480));
+    let task = store.task_info(0).unwrap();
+    assert_eq!(task.target_column, store.column("visits", "spent").unwrap());
+    assert_eq!((task.seeds as usize, task.is_cell), (store.seeds(0).unwrap().anchors.len(), true));
+    assert_eq!(store.seeds(0).unwrap().label_times, None);
     assert!(store.metadata().unwrap().contains("\"visits\""));
     assert!(store.verify().unwrap().is_empty());
     let mut pool = SeedPool::new(&store, &Options::new(), Split::Train, true).unwrap();
@@ -74,4 +90,34 @@ fn a_store_tells_what_it_has() {
     assert!(drawn.labels.iter().all(|label| label.is_finite()));
     assert_eq!((drawn.seeds.len(), pool.remaining()), (5, count - 5));
     assert!(pool.partition_for_rank(2, 2).is_err());
+}
+
+/// Visit i is in country i * 5 % 12 and year 2000 + i * 3 % 20; its row is found by its key.
+#[test]
+fn rows_are_read_one_by_one() {
+    let store = store("keys");
+    let row = store.find(2, &["7"]).unwrap().expect("visit 7 is there");
+    assert_eq!(store.row_table(row).unwrap(), 2);
+    assert_eq!(store.row_key(row).unwrap(), [b"7"]);
+    let column = |name| store.column("visits", name).unwrap();
+    let Cell::Number(spent) = store.cell(row, column("spent")).unwrap() else { panic!("a sum") };
+    assert!((spent - (7.0 + 10.0 + 11.0)).abs() < 1e-5);
+    assert_eq!(store.cell(row, column("visit_id")).unwrap(), Cell::Identifier);
+    let Cell::Time(time) = store.cell(row, column("day")).unwrap() else { panic!("a time") };
+    assert_eq!(store.row_time(row).unwrap(), time);
+    let Cell::Text(text) = store.cell(row, column("note")).unwrap() else { panic!("a text") };
+    assert_eq!(store.text_str(text).unwrap(), "note 7");
+    let Cell::Category(code) = store.cell(row, column("code")).unwrap() else { panic!("a code") };
+    assert_eq!(store.category(code).unwrap(), "dz");
+    let by_code = store.key("visits.code").unwrap();
+    let country = store.parent(row, by_code).unwrap().expect("it has a country");
+    assert_eq!(store.row_key(country).unwrap(), [b"dz"]);
+    let visits = store.children(country, by_code).unwrap();
+    assert_eq!(visits.len(), 40);
+    assert!(visits.contains(&row));
+    assert_eq!(store.find(2, &["480"]).unwrap(), None);
+    let eleventh = store.find(2, &["11"]).unwrap().unwrap();
+    assert_eq!(store.cell(eleventh, column("spent")).unwrap(), Cell::Null);
+    assert_eq!(store.cell(row, 0).unwrap_err().kind(), ErrorKind::BadArgument);
+    assert_eq!(store.row_time(512).unwrap_err().kind(), ErrorKind::BadArgument);
 }
