@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from headwater.binding.options import OPTIONS, Option
+from headwater.binding.options import NAMES, OPTIONS, Option
 
 from headwater import binding
 
@@ -22,6 +22,7 @@ HEAD = """\
 use headwater_sys as sys;
 
 use crate::options::Options;
+use crate::state::Json;
 """
 KINDS = {
     binding.header.HW_OPTION_FLAG: "bool",
@@ -32,6 +33,12 @@ KINDS = {
     binding.header.HW_OPTION_TIMES: "i64",
     binding.header.HW_OPTION_WEIGHTS: "Vec<f64>",
 }
+# Those that a saved state has in another form, which state.rs makes.
+OTHER_IN_STATE = {
+    "tasks", "seed_tables", "task_weights", "visible_until", "time_split", "staleness_zero_share",
+    "staleness_max_days", "text_budget", "sequence_length", "max_rows", "context_length",
+    "max_context_rows", "mask_ratio", "max_targets_per_type",
+}  # fmt: skip
 BY_HAND = {"max_hops", "tasks", "seed_tables"}  # what Rust takes otherwise
 ENUM = """\
 /// The words of the option `{option}`.
@@ -76,6 +83,25 @@ def put(option: Option) -> str:
     return "value.as_ptr()" if option.is_list else "*value"
 
 
+def kept(option: Option) -> str:
+    """The option in a saved state, of C's struct: as sampler_options.py keeps it."""
+    value = f"raw.{option.name}"
+    if option.name == "max_hops":
+        return f"Json::chosen({value} > 0, {value}.wrapping_sub(1))"
+    if option.words:
+        made = [f'Json::text("{word}")' for word in option.words]
+        arms = [f"{place} => {one}, " for place, one in enumerate(made)]
+        arms = [arm.replace('Json::text("default")', "Json::Null") for arm in arms]
+        return f"match {value} {{ {''.join(arms)}_ => Json::from({value}) }}"
+    if option.type == binding.header.HW_OPTION_FLAG:
+        return f"Json::Bool({value} != 0)"
+    if option.count > 1:
+        return f"Json::list({value})"
+    if option.standard[0] < option.least:
+        return f"Json::chosen({value} != {int(option.standard[0])}, {value})"
+    return f"Json::from({value})"
+
+
 def doc(option: Option) -> str:
     text = option.doc[0].upper() + option.doc[1:]
     return text.replace("[", "\\[").replace("]", "\\]").replace("docs/reference/", "")
@@ -105,6 +131,13 @@ def written() -> Iterator[str]:
         yield f"        if let Some(value) = &self.{one.name} {{"
         yield f"            raw.{one.name} = {put(one)};\n        }}"
     yield "    }\n}"
+    yield "/// The options that decide contexts, by Python's names, as a saved state has them."
+    yield "pub(crate) fn deciding(raw: &sys::hw_sampler_options) -> Vec<(&'static str, Json)> {"
+    yield "    vec!["
+    for one in OPTIONS.values():
+        if one.decides_contexts and one.name not in OTHER_IN_STATE:
+            yield f'        ("{NAMES.get(one.name, one.name)}", {kept(one)}),'
+    yield "    ]\n}"
 
 
 def main() -> int:

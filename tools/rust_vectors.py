@@ -1,6 +1,6 @@
 """Makes what the tests of the Rust crates compare with: two stores, and their epochs by Python.
 
-    python tools/rust_vectors.py FOLDER
+    python tools/rust_vectors.py FOLDER [--resume]
 
 FOLDER gets `shop.store`, `keys.store` (whose tables have categories and numbers as primary keys
 that others refer to) and `epochs.txt`. A line of that is
@@ -8,12 +8,18 @@ that others refer to) and `epochs.txt`. A line of that is
     epoch STORE SPLIT TASK EPOCH OPTION=VALUE ...    options by their names in C
     array BATCH NAME SHAPE HASH                      of the epoch above; XXH64 of the bytes
 
-Nothing is made if FOLDER has them already from the same library and the same script.
+and `states.txt`, in which each `state STORE OPTION=VALUE ...` is followed by the state of a sampler
+after three batches of train and one of val, and by the arrays of the fourth. Nothing is made if
+FOLDER has them already from the same library and the same script.
+
+--resume: Python goes on where Rust stopped, by the file of the same form that the Rust tests left,
+`states_of_rust.txt`; the status is 1 if its fourth batch differs.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -135,28 +141,85 @@ def epoch(
     store: headwater.Store, name: str, split: str, task: str, options: dict[str, Any]
 ) -> Iterator[str]:
     """The lines of one epoch, the second of its task."""
-    words = [
+    yield " ".join(["epoch", name, split, task, "1", *words_of(options)])
+    with sampler_of(store, options) as sampler:
+        for number, batch in enumerate(sampler.epoch(split, task, 1)):
+            yield from lines_of(number, batch)
+
+
+def states(stores: dict[str, tuple[Path, str, str]]) -> Iterator[str]:
+    """The lines of all states."""
+    for name, (path, _, last) in stores.items():
+        with headwater.Store(path) as store:
+            for chosen in SETS:
+                options = COMMON | chosen
+                if "seed_tables" in options:
+                    options["seed_tables"] = [last]
+                with sampler_of(store, options) as sampler:
+                    for _ in range(3):
+                        sampler.next_train_batch()
+                    if options.get("layout") != "flat":  # which has a stream of train alone
+                        sampler.next_val_batch()
+                    yield " ".join(["state", name, *words_of(options)])
+                    yield json.dumps(sampler.state_dict())
+                    yield from lines_of(0, sampler.next_train_batch())
+
+
+def words_of(options: dict[str, Any]) -> list[str]:
+    return [
         f"{option}={','.join(value) if isinstance(value, list) else value}"
         for option, value in options.items()
     ]
-    yield " ".join(["epoch", name, split, task, "1", *words])
+
+
+def sampler_of(store: headwater.Store, options: dict[str, Any]) -> headwater.Sampler:
+    """A sampler by options of C's names."""
     if "staleness_zero_share" in options:
         shares = options["staleness_zero_share"], options["staleness_max_days"]
         options = {key: value for key, value in options.items() if "staleness" not in key}
         options["staleness"] = shares
     given = {NAMES.get(option, option): value for option, value in options.items()}
-    with headwater.Sampler(store=store, num_threads=1, **given) as sampler:
-        for number, batch in enumerate(sampler.epoch(split, task, 1)):
-            for field, array in sorted({**batch, **batch.info}.items()):
-                shape = ",".join(map(str, array.shape))
-                bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-                yield f"array {number} {field} {shape} {hash64(bytes_):016x}"
+    return headwater.Sampler(store=store, num_threads=1, **given)
+
+
+def lines_of(number: int, batch: headwater.Batch) -> Iterator[str]:
+    for field, array in sorted({**batch, **batch.info}.items()):
+        shape = ",".join(map(str, array.shape))
+        bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        yield f"array {number} {field} {shape} {hash64(bytes_):016x}"
+
+
+def resume(folder: Path) -> int:
+    """How many samplers do not go on as Rust's did."""
+    of_set = {" ".join(words_of(COMMON | chosen)): COMMON | chosen for chosen in SETS}
+    faults = count = 0
+    blocks = (folder / "states_of_rust.txt").read_text().split("state ")[1:]
+    for block in blocks:
+        head, document, *expected = block.splitlines()
+        name, words = head.split(" ", 1)
+        last = {"shop": "reviews", "keys": "visits"}[name]
+        options = of_set[words.replace(f"seed_tables={last}", "seed_tables={last}")]
+        if "seed_tables" in options:
+            options = options | {"seed_tables": [last]}
+        with (
+            headwater.Store(folder / f"{name}.store") as store,
+            sampler_of(store, options) as sampler,
+        ):
+            sampler.load_state_dict(json.loads(document))
+            faults += sorted(lines_of(0, sampler.next_train_batch())) != sorted(expected)
+            count += 1
+    print(f"Python went on where Rust stopped in {count - faults} of {count} samplers")
+    return faults + (count != 2 * len(SETS))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Makes what the Rust tests compare with.")
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
+    parser.add_argument("--resume", action="store_true", help="go on where Rust stopped")
+    arguments = parser.parse_args()
+    folder = arguments.folder
+    if arguments.resume:
+        return int(resume(folder) > 0)
     made = f"{hash64(LIBRARY.read_bytes()):016x} {hash64(Path(__file__).read_bytes()):016x}\n"
     stamp = folder / "made"
     if stamp.exists() and stamp.read_text() == made:
@@ -165,8 +228,9 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("shop.sqlite", "keys.sqlite"):
         (folder / name).unlink(missing_ok=True)
-    lines = "\n".join(epochs(make_stores(folder)))
-    (folder / "epochs.txt").write_text(lines + "\n")
+    stores = make_stores(folder)
+    for name, lines in (("epochs", epochs(stores)), ("states", states(stores))):
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
     stamp.write_text(made)
     return 0
 

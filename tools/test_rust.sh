@@ -36,4 +36,5 @@ fi
 if cargo clippy --version >/dev/null 2>&1; then
     cargo clippy --offline --locked --quiet --all-targets -- -D warnings
 fi
-exec cargo test --offline --locked --quiet
+cargo test --offline --locked --quiet
+exec "$python" ../../tools/rust_vectors.py "$HEADWATER_RUST_VECTORS" --resume

@@ -158,6 +158,15 @@ pub struct Seeds<'s> {
     pub label_times: Option<&'s [i64]>,
 }
 
+/// Which vectors: of texts, or of the names of columns or of categories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum VectorsOf {
+    Texts,
+    Columns,
+    Categories,
+}
+
 impl Store {
     /// A table by its number.
     pub fn table_info(&self, table: u32) -> Result<Table> {
@@ -255,6 +264,17 @@ impl Store {
             key.extend(part);
         }
         ffi::find_row(&self.0, table, &key)
+    }
+
+    /// All vectors of a kind, one after the other, as the bits of float16, and their width.
+    pub fn vectors(&self, of: VectorsOf) -> Result<(&[u16], usize)> {
+        let kind = match of {
+            VectorsOf::Texts => sys::HW_EMBED_TEXTS,
+            VectorsOf::Columns => sys::HW_EMBED_COLUMNS,
+            VectorsOf::Categories => sys::HW_EMBED_CATEGORIES,
+        };
+        let width = self.counts()?.text_dim as usize;
+        Ok((ffi::vectors(&self.0, kind, width)?, width))
     }
 
     /// The seeds of a task.

@@ -13,8 +13,9 @@ use headwater_sys as sys;
 use crate::batch::Dtype;
 use crate::contents::{Cell, Column, ForeignKey, Seeds, SemanticType, Table, Task};
 use crate::error::{Error, Result};
-use crate::options::Options;
+use crate::options::{Options, Resolved};
 use crate::sampler::Split;
+use crate::state::Facts;
 use crate::store::{Load, Store};
 
 // ---- calls ---------------------------------------------------------------------------------
@@ -50,7 +51,7 @@ macro_rules! filled {
 }
 filled! {
     hw_store_counts hw_table_info hw_column_info hw_key_info hw_task_info hw_cell hw_seeds
-    hw_shape hw_sampler_stats hw_tensor hw_sampler_options
+    hw_shape hw_sampler_stats hw_target_stats hw_tensor hw_sampler_options
 }
 
 /// The struct with its size set, and nothing else.
@@ -354,6 +355,20 @@ pub(crate) fn children(store: &StoreHandle, row: u32, key: u32) -> Result<&[u32]
     Ok(unsafe { list_of(store, start, count as usize) })
 }
 
+pub(crate) fn vectors(
+    store: &StoreHandle,
+    kind: sys::hw_embedding_kind,
+    width: usize,
+) -> Result<&[u16]> {
+    let (mut start, mut count) = (null(), 0);
+    // SAFETY: outputs of this frame.
+    call(|error| unsafe {
+        sys::hw_store_vectors(store.get(), kind, &mut start, &mut count, error)
+    })?;
+    // SAFETY: "float16 [count, text_dim], a view of the map", of which `width` is text_dim.
+    Ok(unsafe { list_of(store, start.cast::<u16>(), count as usize * width) })
+}
+
 pub(crate) fn seeds(store: &StoreHandle, task: u32) -> Result<Seeds<'_>> {
     // SAFETY: as counts.
     let read = read::<sys::hw_seeds>(|seeds, error| unsafe {
@@ -416,15 +431,14 @@ pub(crate) fn verify(store: &StoreHandle) -> Result<Vec<String>> {
 
 // ---- sampler -------------------------------------------------------------------------------
 
-/// Calls a function with C's struct of options, whose lists are there for the call ("lists are
-/// copied at open").
+/// Calls a function with C's struct of options, whose lists are there for the call: "structs,
+/// lists and texts that are passed may go when the call returns".
 fn with_options<T>(
     store: &Store,
     options: &Options,
-    function: impl FnOnce(&sys::hw_sampler_options) -> Result<T>,
+    function: impl FnOnce(&sys::hw_sampler_options, Resolved<'_>) -> Result<T>,
 ) -> Result<T> {
     let resolved = options.resolved(store)?;
-    let counts = counts(&store.0)?;
     let mut raw = empty::<sys::hw_sampler_options>();
     // SAFETY: the struct has that size.
     unsafe { sys::hw_sampler_options_init(&mut raw, size_of_val(&raw)) };
@@ -432,40 +446,56 @@ fn with_options<T>(
     if let Some(hops) = resolved.max_hops {
         raw.max_hops = hops;
     }
-    let count_of = |list: &[u32]| u32::try_from(list.len()).unwrap_or(u32::MAX);
-    if resolved.has_tasks {
-        raw.tasks = resolved.tasks.as_ptr();
-        raw.task_count = count_of(&resolved.tasks);
-    }
+    // Moved into `function`, their memory stays where it is.
+    let count = u32::try_from(resolved.numbers.len()).unwrap_or(u32::MAX);
     if options.has_seed_tables() {
-        raw.seed_tables = resolved.seed_tables.as_ptr();
-        raw.seed_table_count = count_of(&resolved.seed_tables);
+        (raw.seed_tables, raw.seed_table_count) = (resolved.numbers.as_ptr(), count);
+    } else {
+        (raw.tasks, raw.task_count) = (resolved.numbers.as_ptr(), count);
     }
-    if let Some(weights) = &resolved.values.task_weights {
-        let expected = if options.has_seed_tables() {
-            resolved.seed_tables.len()
-        } else if resolved.has_tasks {
-            resolved.tasks.len()
-        } else {
-            counts.task_count as usize
-        };
-        if weights.len() != expected {
-            let given = weights.len();
-            return Err(Error::bad_argument(format!(
-                "task_weights has {given} entries, expected {expected}"
-            )));
-        }
-    }
-    function(&raw)
+    raw.task_weights = resolved.weights.as_ref().map_or(null(), |weights| weights.as_ptr());
+    function(&raw, resolved)
 }
 
-pub(crate) fn open_sampler(store: &Store, options: &Options) -> Result<SamplerHandle> {
-    with_options(store, options, |raw| {
-        // SAFETY: the lists have the lengths that the struct says, or those that C expects.
+pub(crate) fn open_sampler(store: &Store, options: &Options) -> Result<(SamplerHandle, Facts)> {
+    with_options(store, options, |raw, resolved| {
+        // SAFETY: the lists have the lengths that the struct has for them; weights are as many as
+        // the numbers, and arrays of a fixed length are behind the other lists.
         let open =
             |sampler, error| unsafe { sys::hw_sampler_open(store.0.get(), raw, sampler, error) };
-        out(null_mut(), open).map(SamplerHandle::of)
+        let handle = out(null_mut(), open).map(SamplerHandle::of)?;
+        let facts = Facts::new(&handle, store, options, raw, resolved)?;
+        Ok((handle, facts))
     })
+}
+
+/// Seeds drawn by task of the store, and by table if seed tables are given; and batches.
+pub(crate) fn position(
+    sampler: &SamplerHandle,
+    split: Split,
+    count: usize,
+) -> Result<(Vec<u64>, u64)> {
+    let (mut positions, mut batches) = (vec![0; count], 0);
+    // SAFETY: `count` is that of C: the store's tasks, and with seed tables its tables.
+    call(|error| unsafe {
+        let (sampler, at) = (sampler.get(), positions.as_mut_ptr());
+        sys::hw_sampler_get_position(sampler, split.number(), at, &mut batches, error)
+    })?;
+    Ok((positions, batches))
+}
+
+pub(crate) fn set_position(
+    sampler: &SamplerHandle,
+    split: Split,
+    positions: &[u64],
+    batches: u64,
+) -> Result<()> {
+    // SAFETY: as position, by which the caller has the length.
+    call(|error| unsafe {
+        let (sampler, at) = (sampler.get(), positions.as_ptr());
+        sys::hw_sampler_set_position(sampler, split.number(), at, batches, error)
+    })?;
+    Ok(())
 }
 
 pub(crate) fn shutdown(sampler: &SamplerHandle) {
@@ -488,6 +518,20 @@ pub(crate) fn seed_count(sampler: &SamplerHandle, split: Split, task: u32) -> Re
     out(0, |count, error| unsafe {
         sys::hw_sampler_seed_count(sampler.get(), split.number(), task, count, error)
     })
+}
+
+pub(crate) fn target_stats(sampler: &SamplerHandle, task: u32) -> Result<sys::hw_target_stats> {
+    // SAFETY: as counts.
+    read(|stats, error| unsafe { sys::hw_sampler_target_stats(sampler.get(), task, stats, error) })
+}
+
+pub(crate) fn column_scale(sampler: &SamplerHandle, column: u32) -> Result<(f64, f64)> {
+    let (mut mean, mut std) = (0.0, 0.0);
+    // SAFETY: outputs of this frame.
+    call(|error| unsafe {
+        sys::hw_sampler_column_scale(sampler.get(), column, &mut mean, &mut std, error)
+    })?;
+    Ok((mean, std))
 }
 
 pub(crate) fn next_batch(
@@ -727,7 +771,7 @@ pub(crate) fn open_pool(
     split: Split,
     require_label: bool,
 ) -> Result<PoolHandle> {
-    with_options(store, options, |raw| {
+    with_options(store, options, |raw, _| {
         // SAFETY: as open_sampler; no label columns. A pool retains its store.
         let pool = out(null_mut(), |pool, error| unsafe {
             let (split, labels) = (split.number(), u8::from(require_label));

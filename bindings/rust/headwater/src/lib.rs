@@ -35,19 +35,22 @@ mod epoch;
 mod error;
 #[allow(unsafe_code)]
 mod ffi;
+#[rustfmt::skip]
 mod option_table;
 mod options;
 mod sampler;
 mod seeds;
+mod state;
 mod store;
 
 pub use batch::{Array, Batch, Dtype, SharedArray};
-pub use contents::{Cell, Column, ForeignKey, Seeds, SemanticType, Table, Task};
+pub use contents::{Cell, Column, ForeignKey, Seeds, SemanticType, Table, Task, VectorsOf};
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind, Result};
 pub use ffi::{Element, hash64};
 pub use option_table::*;
 pub use options::Options;
-pub use sampler::{Sampler, SamplerStats, Shape, Split};
+pub use sampler::{Sampler, SamplerStats, Shape, Split, TargetStats};
 pub use seeds::{DrawnSeeds, SeedPool};
+pub use state::State;
 pub use store::{Counts, Load, Store};

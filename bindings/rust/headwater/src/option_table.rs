@@ -2,6 +2,7 @@
 use headwater_sys as sys;
 
 use crate::options::Options;
+use crate::state::Json;
 
 /// The words of the option `shard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -636,4 +637,27 @@ impl Values {
             raw.max_context_rows = *value;
         }
     }
+}
+/// The options that decide contexts, by Python's names, as a saved state has them.
+pub(crate) fn deciding(raw: &sys::hw_sampler_options) -> Vec<(&'static str, Json)> {
+    vec![
+        ("shard", match raw.shard { 0 => Json::text("fixed"), 1 => Json::text("dealt"), _ => Json::from(raw.shard) }),
+        ("split_ratios", Json::list(raw.split_ratios)),
+        ("split_seed", Json::from(raw.split_seed)),
+        ("seed", Json::from(raw.seed)),
+        ("bfs_child_width", Json::from(raw.child_width)),
+        ("max_hops", Json::chosen(raw.max_hops > 0, raw.max_hops.wrapping_sub(1))),
+        ("child_width_per", match raw.width_scope { 0 => Json::text("foreign_key"), 1 => Json::text("row"), _ => Json::from(raw.width_scope) }),
+        ("child_order", match raw.child_order { 0 => Json::text("uniform"), 1 => Json::text("recent"), _ => Json::from(raw.child_order) }),
+        ("identifier_cells", match raw.identifier_cells { 0 => Json::text("all"), 1 => Json::text("foreign_keys"), 2 => Json::text("none"), _ => Json::from(raw.identifier_cells) }),
+        ("context_labels", match raw.context_labels { 0 => Json::Null, 1 => Json::text("train"), 2 => Json::text("none"), 3 => Json::text("all"), _ => Json::from(raw.context_labels) }),
+        ("task_order", match raw.task_order { 0 => Json::text("weighted"), 1 => Json::text("round_robin"), _ => Json::from(raw.task_order) }),
+        ("packing", Json::Bool(raw.packing != 0)),
+        ("child_counts", Json::Bool(raw.child_counts != 0)),
+        ("label_rows", Json::from(raw.label_rows)),
+        ("train_on_val", Json::Bool(raw.train_on_val != 0)),
+        ("objective", match raw.objective { 0 => Json::text("task"), 1 => Json::text("masked_cells"), _ => Json::from(raw.objective) }),
+        ("peer_labels", Json::from(raw.peer_labels)),
+        ("cell_dropout", Json::from(raw.cell_dropout)),
+    ]
 }

@@ -1,7 +1,7 @@
 //! Options of a sampler, as values.
 #![forbid(unsafe_code)]
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::option_table::Values;
 use crate::store::Store;
 
@@ -51,17 +51,46 @@ impl Options {
         self.seed_tables.is_some()
     }
 
-    /// The numbers that the store has for names.
+    /// The numbers that the store has for names, ascending as in Python, and their weights.
     pub(crate) fn resolved(&self, store: &Store) -> Result<Resolved<'_>> {
-        let task = |name: &String| store.task(name);
-        let table = |name: &String| store.table(name);
+        let (task_count, all) = (store.counts()?.tasks, store.tasks()?);
+        let (kind, names, base) = match (&self.seed_tables, &self.tasks) {
+            (Some(_), Some(_)) => {
+                return Err(Error::bad_argument("give either tasks or seed_tables"));
+            }
+            (Some(tables), None) => ("seed_tables", tables, task_count),
+            (None, Some(tasks)) => ("tasks", tasks, 0),
+            (None, None) => ("tasks", &all, 0),
+        };
+        let weights = self.values.task_weights.as_deref();
+        if let Some(weights) = weights.filter(|weights| weights.len() != names.len()) {
+            let (given, expected) = (weights.len(), names.len());
+            let message = format!("task_weights has {given} entries, expected {expected}");
+            return Err(Error::bad_argument(message));
+        }
+        let mut chosen = Vec::new();
+        for (place, name) in names.iter().enumerate() {
+            let number = if base > 0 || kind == "seed_tables" {
+                store.table(name)?
+            } else {
+                store.task(name)?
+            };
+            chosen.push((number, weights.map(|weights| weights[place]), name.clone()));
+        }
+        chosen.sort_by_key(|(number, ..)| *number);
+        if chosen.is_empty() && (self.tasks.is_some() || self.has_seed_tables())
+            || chosen.windows(2).any(|pair| pair[0].0 == pair[1].0)
+        {
+            let message = format!("{kind} is {names:?}, expected at least one name, each once");
+            return Err(Error::bad_argument(message));
+        }
         Ok(Resolved {
             values: &self.values,
-            // C has 0 for no limit, and else 1 more; what does not fit is refused there.
+            // C has 0 for no limit, and else 1 more; the most that does not fit is refused there.
             max_hops: self.max_hops.map(|hops| hops.saturating_add(1)),
-            tasks: self.tasks.iter().flatten().map(task).collect::<Result<_>>()?,
-            has_tasks: self.tasks.is_some(),
-            seed_tables: self.seed_tables.iter().flatten().map(table).collect::<Result<_>>()?,
+            numbers: chosen.iter().map(|(number, ..)| *number).collect(),
+            weights: weights.map(|_| chosen.iter().filter_map(|(_, weight, _)| *weight).collect()),
+            seeds: chosen.into_iter().map(|(number, _, name)| (name, base + number)).collect(),
         })
     }
 }
@@ -70,7 +99,10 @@ impl Options {
 pub(crate) struct Resolved<'o> {
     pub(crate) values: &'o Values,
     pub(crate) max_hops: Option<u32>,
-    pub(crate) tasks: Vec<u32>,
-    pub(crate) has_tasks: bool,
-    pub(crate) seed_tables: Vec<u32>,
+    /// Of the tasks or of the seed tables, ascending.
+    pub(crate) numbers: Vec<u32>,
+    /// In the order of the numbers.
+    pub(crate) weights: Option<Vec<f64>>,
+    /// Names, with the numbers by which functions of C know them: tables come behind the tasks.
+    pub(crate) seeds: Vec<(String, u32)>,
 }

@@ -11,6 +11,7 @@ use crate::epoch::Epoch;
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::options::Options;
+use crate::state::Facts;
 use crate::store::Store;
 
 /// A part of a task's seeds.
@@ -54,6 +55,24 @@ pub struct Shape {
     pub max_targets_per_type: usize,
 }
 
+/// The targets of a task among the seeds of train.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TargetStats {
+    /// Seeds with a label.
+    pub train_count: u64,
+    /// Those whose label is NULL.
+    pub null_count: u64,
+    /// Numerical: the mean; of booleans the share of true; else 0.
+    pub mean: f64,
+    /// Numerical: the standard deviation; else 0.
+    pub std: f64,
+    /// How batches scale the target: z = (x - column_mean) / column_std; of times in microseconds.
+    pub column_mean: f64,
+    /// See `column_mean`.
+    pub column_std: f64,
+}
+
 /// What a sampler did since it was opened; times are summed over threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -75,8 +94,8 @@ pub struct SamplerStats {
 #[derive(Clone)]
 pub struct Sampler {
     pub(crate) handle: Arc<ffi::SamplerHandle>,
+    pub(crate) facts: Arc<Facts>,
     store: Store,
-    by_tables: bool,
 }
 
 impl Sampler {
@@ -84,11 +103,9 @@ impl Sampler {
     /// [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument) names an option that is wrong, or
     /// a task or table that the store does not have.
     pub fn open(store: &Store, options: &Options) -> Result<Sampler> {
-        Ok(Sampler {
-            handle: Arc::new(ffi::open_sampler(store, options)?),
-            store: store.clone(),
-            by_tables: options.has_seed_tables(),
-        })
+        let (handle, facts) = ffi::open_sampler(store, options)?;
+        let (handle, facts) = (Arc::new(handle), Arc::new(facts));
+        Ok(Sampler { handle, facts, store: store.clone() })
     }
 
     /// The store.
@@ -141,6 +158,25 @@ impl Sampler {
         ffi::seed_count(&self.handle, split, self.task(task)?)
     }
 
+    /// The targets of a task among the seeds of train.
+    pub fn target_stats(&self, task: &str) -> Result<TargetStats> {
+        let read = ffi::target_stats(&self.handle, self.task(task)?)?;
+        Ok(TargetStats {
+            train_count: read.train_count,
+            null_count: read.null_count,
+            mean: read.mean,
+            std: read.std,
+            column_mean: read.column_mean,
+            column_std: read.column_std,
+        })
+    }
+
+    /// The mean and deviation by which batches show a column: z = (x - mean) / std; of timestamps,
+    /// which are all shown alike, in microseconds; of other types 0 and 0.
+    pub fn column_scale(&self, column: u32) -> Result<(f64, f64)> {
+        ffi::column_scale(&self.handle, column)
+    }
+
     /// Sizes of its batches.
     pub fn shape(&self) -> Result<Shape> {
         let read = ffi::shape(&self.handle)?;
@@ -178,10 +214,15 @@ impl Sampler {
 
     /// The number of a task, or with seed tables of a table, as functions of C take it.
     fn task(&self, name: &str) -> Result<u32> {
-        if self.by_tables {
-            Ok(self.store.counts()?.tasks + self.store.table(name)?)
-        } else {
-            self.store.task(name)
+        match self.facts.seeds.iter().find(|(other, _)| other == name) {
+            Some((_, number)) => Ok(*number),
+            None => {
+                let names: Vec<&str> =
+                    self.facts.seeds.iter().map(|(own, _)| own.as_str()).collect();
+                let names = names.join("', '");
+                let message = format!("the sampler has no '{name}': it has '{names}'");
+                Err(Error::bad_argument(message))
+            }
         }
     }
 }

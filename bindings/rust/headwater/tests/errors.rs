@@ -4,6 +4,7 @@ mod common;
 use common::store;
 use headwater::{
     Cell, Dtype, ErrorKind, Layout, Options, Sampler, SeedPool, SemanticType, Split, Store,
+    VectorsOf,
 };
 
 fn kind_of(options: &Options) -> (ErrorKind, String) {
@@ -120,4 +121,21 @@ fn rows_are_read_one_by_one() {
     assert_eq!(store.cell(eleventh, column("spent")).unwrap(), Cell::Null);
     assert_eq!(store.cell(row, 0).unwrap_err().kind(), ErrorKind::BadArgument);
     assert_eq!(store.row_time(512).unwrap_err().kind(), ErrorKind::BadArgument);
+}
+
+#[test]
+fn targets_columns_and_vectors_are_as_batches_show_them() {
+    let store = store("keys");
+    let sampler = Sampler::open(&store, &Options::new().batch_size(4).sequence_length(32)).unwrap();
+    let stats = sampler.target_stats("spent").unwrap();
+    let spent = store.column("visits", "spent").unwrap();
+    let scale = sampler.column_scale(spent).unwrap();
+    assert_eq!((stats.column_mean, stats.column_std), scale);
+    let found = store.column_info(spent).unwrap();
+    assert_eq!((found.mean, found.std), scale);
+    assert!(stats.train_count > 300 && (stats.mean - scale.0).abs() < 1.0, "{stats:?}");
+    let (columns, width) = store.vectors(VectorsOf::Columns).unwrap();
+    assert_eq!(columns.len(), width * store.counts().unwrap().columns as usize);
+    let (texts, _) = store.vectors(VectorsOf::Texts).unwrap();
+    assert_eq!(texts.len(), width * 17, "a vector for each note");
 }

@@ -1,8 +1,10 @@
 //! Every array of every batch of an epoch is the same bits as Python's.
 mod common;
 
-use common::{folder, lines_of, options, split, store};
-use headwater::{Layout, Options, Sampler, SeedPool, Split};
+use std::fmt::Write;
+
+use common::{folder, lines, lines_of, options, split, store};
+use headwater::{IdentifierCells, Layout, Options, Sampler, SeedPool, Split, State};
 
 /// An epoch of rust_vectors.py: its words, and the lines of its arrays.
 type Recorded = (Vec<String>, Vec<String>);
@@ -63,6 +65,79 @@ fn every_array_is_the_same_for_any_number_of_threads() {
         }
     }
     assert!(count > 10_000, "{count} arrays");
+}
+
+/// A state that Python saved: its words, its JSON, and the lines of the batch that came next.
+type Saved = (Vec<String>, String, Vec<String>);
+
+fn saved() -> Vec<Saved> {
+    let text = std::fs::read_to_string(folder().join("states.txt")).expect("states.txt is there");
+    let mut found: Vec<Saved> = Vec::new();
+    for line in text.lines() {
+        if let Some(words) = line.strip_prefix("state ") {
+            found.push((words.split(' ').map(str::to_owned).collect(), String::new(), Vec::new()));
+        } else if line.starts_with('{') {
+            found.last_mut().expect("a state comes first").1 = line.to_owned();
+        } else {
+            found.last_mut().expect("a state comes first").2.push(line.to_owned());
+        }
+    }
+    for (.., arrays) in &mut found {
+        arrays.sort();
+    }
+    found
+}
+
+#[test]
+fn a_state_of_python_is_rusts_and_goes_on_here_and_there() {
+    let saved = saved();
+    assert!(saved.len() >= 2 * 11, "{} states", saved.len());
+    let mut of_rust = String::new();
+    for (words, json, expected) in &saved {
+        let of_python = State::from_json(json).unwrap();
+        let given = options(words[1..].iter().map(String::as_str)).num_threads(2);
+        let store = store(&words[0]);
+        let resumed = Sampler::open(&store, &given).unwrap();
+        resumed.load_state(&of_python).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        assert_eq!(&lines(0, &resumed.next(Split::Train).unwrap()), expected, "{words:?}");
+
+        let sampler = Sampler::open(&store, &given).unwrap();
+        for _ in 0..3 {
+            sampler.next(Split::Train).unwrap();
+        }
+        if !words.iter().any(|word| word == "layout=flat") {
+            sampler.next(Split::Val).unwrap(); // flat batches have a stream of train alone
+        }
+        let state = sampler.state().unwrap();
+        assert_eq!(state, of_python, "{words:?}");
+        let next = lines(0, &sampler.next(Split::Train).unwrap()).join("\n");
+        writeln!(of_rust, "state {}\n{}\n{next}", words.join(" "), state.to_json()).unwrap();
+    }
+    std::fs::write(folder().join("states_of_rust.txt"), of_rust).unwrap(); // for Python
+}
+
+#[test]
+fn a_state_of_another_sampler_names_what_differs() {
+    let (words, json, _) = &saved()[0];
+    let open = |change: fn(Options) -> Options| {
+        let given = options(words[1..].iter().map(String::as_str));
+        Sampler::open(&store(&words[0]), &change(given)).unwrap()
+    };
+    let refusal = |sampler: &Sampler, json: &str| {
+        sampler.load_state(&State::from_json(json).unwrap()).unwrap_err().to_string()
+    };
+    let said = refusal(&open(|given| given.seed(7).identifier_cells(IdentifierCells::None)), json);
+    let expected =
+        "the state is of another sampler: identifier_cells was \"all\" and is \"none\"; ";
+    assert!(said.starts_with(expected), "{said}");
+    assert!(said.contains("; seed was 42 and is 7"), "{said}");
+    let whole = open(|given| given);
+    let older = json.replace("\"version\": 3", "\"version\": 2");
+    assert_eq!(refusal(&whole, &older), "the state has version 2, expected 3");
+    let cut = json.replace("\"churn\":", "\"chum\":");
+    assert_eq!(refusal(&whole, &cut), "the state is not whole: it lacks 'churn'");
+    let other = Sampler::open(&store("keys"), &options(words[1..].iter().map(String::as_str)));
+    assert!(refusal(&other.unwrap(), json).contains("is now"));
 }
 
 #[test]
