@@ -12,8 +12,8 @@ and `states.txt`, in which each `state STORE OPTION=VALUE ...` is followed by th
 after three batches of train and one of val, and by the arrays of the fourth. Nothing is made if
 FOLDER has them already from the same library and the same script.
 
---resume: Python goes on where Rust stopped, by the file of the same form that the Rust tests left,
-`states_of_rust.txt`; the status is 1 if its fourth batch differs.
+--resume: Python continues the samplers that the Rust tests saved in a file of the same form,
+`states_of_rust.txt`; the status is 1 if a fourth batch differs.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def lines_of(number: int, batch: headwater.Batch) -> Iterator[str]:
 
 
 def resume(folder: Path) -> int:
-    """How many samplers do not go on as Rust's did."""
+    """How many samplers continue otherwise than in Rust."""
     of_set = {" ".join(words_of(COMMON | chosen)): COMMON | chosen for chosen in SETS}
     faults = count = 0
     blocks = (folder / "states_of_rust.txt").read_text().split("state ")[1:]
@@ -208,14 +208,16 @@ def resume(folder: Path) -> int:
             sampler.load_state_dict(json.loads(document))
             faults += sorted(lines_of(0, sampler.next_train_batch())) != sorted(expected)
             count += 1
-    print(f"Python went on where Rust stopped in {count - faults} of {count} samplers")
+    print(f"Python continued {count - faults} of {count} samplers of Rust with the same batch")
     return faults + (count != 2 * len(SETS))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Makes what the Rust tests compare with.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--resume", action="store_true", help="go on where Rust stopped")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue the samplers that Rust saved"
+    )
     arguments = parser.parse_args()
     folder = arguments.folder
     if arguments.resume:

@@ -16,10 +16,10 @@
  * Structs. Each begins with struct_bytes, which the caller sets to sizeof(the struct), of outputs
  * too: `hw_shape shape = {.struct_bytes = sizeof shape};`. The library reads and writes no further,
  * so that a program and a library of another version go together, if hw_abi() is at least the
- * HW_ABI that the program was compiled with. In structs of options, what struct_bytes does not
- * cover, and zero, mean the default. HW_BAD_ARGUMENT if struct_bytes was not set, or if anything is
- * set behind what the library knows. Only hw_error and Arrow's structs have no struct_bytes: they
- * never change.
+ * HW_ABI that the program was compiled with. A member that struct_bytes does not cover has its
+ * default: of hw_sampler_options that of hw_sampler_options_init, else 0. HW_BAD_ARGUMENT if
+ * struct_bytes was not set, or if anything is set that the library does not know. Only hw_error and
+ * Arrow's structs have no struct_bytes: they never change.
  *
  * Texts. Names of tensors, fields and options, their words and docs are ASCII and static. Texts
  * from a store are the bytes that its builder was given: names, descriptions and categories
@@ -101,7 +101,7 @@ typedef enum hw_known {
     HW_KNOWN_OFFSET = 3,
 } hw_known;
 
-/* hw_sampler_options_fields explains each of these; 0 is the default everywhere. */
+/* hw_option_field_at explains each of these; 0 is the default everywhere. */
 typedef enum hw_context_labels {
     HW_LABELS_DEFAULT = 0, /* in a sampler: as the task says; in a task: train, or none if its
                               target is a column of a foreign key */
@@ -241,6 +241,7 @@ typedef struct hw_table_spec {
     const char *name;
     uint32_t key_part_count; /* columns of the primary key; 0: the table has none */
     uint8_t temporal, null_time_visible, days;
+    uint8_t reserved[1]; /* 0 */
 } hw_table_spec;
 
 typedef struct hw_column_spec {
@@ -261,6 +262,7 @@ typedef struct hw_key_spec {
     uint32_t child_table, parent_table;
     const uint32_t *columns; /* global columns of the child table, [column_count] */
     uint32_t column_count;
+    uint8_t reserved[4]; /* 0 */
 } hw_key_spec;
 
 typedef struct hw_task_spec {
@@ -277,6 +279,7 @@ typedef struct hw_task_spec {
     uint8_t exclusive, given_split;
     hw_context_labels context_labels;
     uint8_t label_times; /* the seeds say when their labels are known */
+    uint8_t reserved[3]; /* 0 */
 } hw_task_spec;
 
 /* Creates `directory`, which must not exist, to hold the files of the build. It must lie on the
@@ -446,6 +449,7 @@ typedef struct hw_table_info {
     uint32_t primary_key_count; /* 0 also if metadata.json does not have the columns */
     const uint32_t *primary_key; /* columns, as hw_store_row_key has the parts */
     uint8_t is_keyed; /* 1: it has a primary key */
+    uint8_t reserved[7]; /* 0 */
 } hw_table_info;
 HW_CHECK hw_status hw_store_table_info(const hw_store *store, uint32_t table, hw_table_info *info,
                                        hw_error *error);
@@ -527,6 +531,7 @@ typedef struct hw_verification {
     size_t struct_bytes;
     hw_verified how;
     char not_remembered[200]; /* why HW_VERIFY_ONCE will read it again the next time, or "" */
+    uint8_t reserved[4]; /* 0 */
 } hw_verification;
 /* 32 hex digits of this build in these very files: they change with the device, inode, size, mtime
  * or ctime of any file. Nobody can set a ctime: a file that is put back with its times has a new
@@ -562,6 +567,7 @@ typedef struct hw_cell {
     double number; /* numerical (undone z-score), boolean 0/1 */
     int64_t time_us;
     uint32_t index; /* category within the store, or text */
+    uint8_t reserved[4]; /* 0 */
 } hw_cell;
 /* The table of a global row; HW_BAD_ARGUMENT past the last row. */
 HW_CHECK hw_status hw_store_row_table(const hw_store *store, uint32_t row, uint32_t *table,
@@ -668,9 +674,10 @@ typedef struct hw_sampler_options {
     hw_context_labels context_labels;
     hw_targets targets;
     hw_task_order task_order;
-    const uint32_t *tasks; /* store's task numbers, NULL: all */
+    const uint32_t *tasks; /* store's task numbers, ascending; NULL: all */
     uint32_t task_count;
-    const double *task_weights; /* [task_count] (or all tasks), NULL: uniform */
+    const double
+        *task_weights; /* of each of `tasks` or `seed_tables`, else of all; NULL: uniform */
     const int64_t *visible_until; /* [3] by split, NULL: INT64_MAX */
     uint32_t num_threads; /* of its own; 0: those that samplers share */
     int32_t num_prefetch; /* batches made ahead, at most. 0: synchronous, no threads; -1: 3, or as
@@ -993,6 +1000,7 @@ typedef struct hw_tensor {
     const void *data; /* 64-byte aligned, C-contiguous */
     size_t bytes;
     uint8_t info; /* 1: host-side only, 64-bit allowed */
+    uint8_t reserved[7]; /* 0 */
 } hw_tensor;
 
 /* A batch is immutable and reference-counted; its memory returns to the sampler's pool, or is freed
@@ -1016,6 +1024,7 @@ typedef struct hw_batch_sizes {
     size_t struct_bytes;
     uint32_t texts; /* U */
     uint32_t cells, rows; /* N, R_n of the flat layout */
+    uint8_t reserved[4]; /* 0 */
 } hw_batch_sizes;
 HW_CHECK hw_status hw_batch_get_sizes(const hw_batch *batch, hw_batch_sizes *sizes,
                                       hw_error *error);

@@ -11,7 +11,7 @@ hw_status hwi_check_struct(const char *type, const void *wanted, size_t known, h
         return hwi_fail(error, HW_BAD_ARGUMENT, "the pointer to an %s is NULL", type);
     }
     memcpy(&bytes, wanted, sizeof bytes);
-    if (bytes < sizeof bytes || bytes > known + MOST_GROWTH) {
+    if (bytes <= sizeof bytes || bytes > known + MOST_GROWTH) { /* or of a pointer */
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "struct_bytes of an %s is %zu: set it to sizeof(%s) before the call", type,
                         bytes, type);
@@ -35,6 +35,19 @@ hw_status hwi_take_struct(const char *type, const void *given, void *copy, size_
     memset(copy, 0, known);
     memcpy(copy, given, bytes < known ? bytes : known);
     memcpy(copy, &known, sizeof known);
+    return HW_OK;
+}
+
+hw_status hwi_check_reserved(const char *type, const uint8_t *reserved, size_t count,
+                             hw_error *error) {
+    for (size_t i = 0; i < count; i++) {
+        if (reserved[i] != 0) {
+            return hwi_fail(error, HW_BAD_ARGUMENT,
+                            "reserved[%zu] of an %s is set, which headwater " HW_VERSION
+                            " does not know",
+                            i, type);
+        }
+    }
     return HW_OK;
 }
 

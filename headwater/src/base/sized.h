@@ -19,6 +19,9 @@ HWI_CHECK hw_status hwi_take_struct(const char *type, const void *given, void *c
 /* That a struct which the caller wants filled can be: HW_BAD_ARGUMENT as above. */
 HWI_CHECK hw_status hwi_check_struct(const char *type, const void *wanted, size_t known,
                                      hw_error *error);
+/* HW_BAD_ARGUMENT if a byte of the reserved member of a struct of that type is set. */
+HWI_CHECK hw_status hwi_check_reserved(const char *type, const uint8_t *reserved, size_t count,
+                                       hw_error *error);
 /* Fills it from *full of `known` bytes, whose struct_bytes does not matter; what the caller's
  * header has beyond them is 0. */
 HWI_CHECK hw_status hwi_give_struct(const char *type, void *wanted, const void *full, size_t known,

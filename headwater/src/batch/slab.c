@@ -227,6 +227,9 @@ hw_status hw_batch_tensor(const hw_batch *batch, uint32_t index, hw_tensor *tens
 
 hw_status hw_batch_find(const hw_batch *batch, const char *name, hw_tensor *tensor,
                         hw_error *error) {
+    if (name == NULL) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "the name of an array is NULL");
+    }
     for (uint32_t i = 0; i < batch->pool->field_count; i++) {
         if (strcmp(batch->pool->fields[i].format->name, name) == 0) {
             return hw_batch_tensor(batch, i, tensor, error);

@@ -162,6 +162,7 @@ hw_status hw_builder_add_table(hw_builder *b, const hw_table_spec *spec, uint32_
                                hw_error *error) {
     hw_table_spec given;
     HW_TRY(HWI_TAKE(hw_table_spec, spec, &given, error));
+    HW_TRY(hwi_check_reserved("hw_table_spec", given.reserved, sizeof given.reserved, error));
     HW_TRY(check_declaring(b, error));
     if (b->column_count > 0) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "table '%s' is declared after the first column",
@@ -282,6 +283,7 @@ hw_status hw_builder_add_key(hw_builder *b, const hw_key_spec *spec, uint32_t *i
                              hw_error *error) {
     hw_key_spec given;
     HW_TRY(HWI_TAKE(hw_key_spec, spec, &given, error));
+    HW_TRY(hwi_check_reserved("hw_key_spec", given.reserved, sizeof given.reserved, error));
     HW_TRY(check_declaring(b, error));
     if (b->task_count > 0) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "a foreign key is declared after the first task");
@@ -401,6 +403,7 @@ hw_status hw_builder_add_task(hw_builder *b, const hw_task_spec *spec, uint32_t 
                               hw_error *error) {
     hw_task_spec given;
     HW_TRY(HWI_TAKE(hw_task_spec, spec, &given, error));
+    HW_TRY(hwi_check_reserved("hw_task_spec", given.reserved, sizeof given.reserved, error));
     HW_TRY(check_declaring(b, error));
     HW_TRY(check_task(b, &given, error));
     HW_TRY(reserve((void **)&b->tasks, b->task_count, &b->task_capacity, sizeof *b->tasks, error));

@@ -146,6 +146,9 @@ hw_status hw_builder_finish(hw_builder *b, const void *metadata, size_t metadata
     char *own = NULL; /* the metadata.json of a caller who has none */
     HW_TRY(hwi_builder_start_write(b, error));
     HW_TRY(check_complete(b, error));
+    if (metadata != NULL && !hwi_is_utf8(metadata, metadata_bytes)) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "the metadata are not UTF-8");
+    }
     if (metadata == NULL ? metadata_bytes != 0 : metadata_bytes == 0) {
         return hwi_fail(error, HW_BAD_ARGUMENT,
                         "the metadata are %s and have %llu bytes; NULL and 0: the library's own",

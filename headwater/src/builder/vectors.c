@@ -38,6 +38,9 @@ hw_status hw_builder_set_embedder(hw_builder *b, const char *name, uint32_t text
                         "embedder '%s' has vectors of %u numbers, expected 1 to %u",
                         name != NULL ? name : "", text_dim, HWI_MAX_TEXT_DIM);
     }
+    if (!hwi_is_utf8(name, strlen(name))) {
+        return hwi_fail(error, HW_BAD_ARGUMENT, "the embedder's name is not UTF-8: '%.200s'", name);
+    }
     b->embedder = strdup(name);
     if (b->embedder == NULL) {
         return hwi_no_memory(error, "a name", strlen(name));

@@ -102,11 +102,13 @@ hw_status hw_sampler_get_stats(hw_sampler *sampler, hw_sampler_stats *wanted, hw
 /* ---- what the plan knows ----------------------------------------------------------------- */
 
 hw_status hw_sampler_shape(const hw_sampler *sampler, hw_shape *shape, hw_error *error) {
+    HW_TRY(hwi_sampler_check_process(sampler, error));
     return HWI_GIVE(hw_shape, shape, &sampler->plan->shape, error);
 }
 
 hw_status hw_sampler_flat_shape(const hw_sampler *sampler, uint32_t task, hw_flat_shape *shape,
                                 hw_error *error) {
+    HW_TRY(hwi_sampler_check_process(sampler, error));
     uint32_t selected = 0;
     HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
     if (sampler->plan->flat == NULL) {
@@ -117,6 +119,7 @@ hw_status hw_sampler_flat_shape(const hw_sampler *sampler, uint32_t task, hw_fla
 
 hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint32_t task,
                                 uint32_t *count, hw_error *error) {
+    HW_TRY(hwi_sampler_check_process(sampler, error));
     uint32_t selected = 0;
     HW_TRY(hwi_order_check_split(split, error));
     HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
@@ -126,6 +129,7 @@ hw_status hw_sampler_seed_count(const hw_sampler *sampler, hw_split split, uint3
 
 hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, uint8_t *splits,
                             uint32_t count, hw_error *error) {
+    HW_TRY(hwi_sampler_check_process(sampler, error));
     uint32_t selected = 0;
     HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
     uint32_t seed_count = sampler->plan->tasks[selected].info->seed_count;
@@ -141,6 +145,7 @@ hw_status hw_sampler_splits(const hw_sampler *sampler, uint32_t task, uint8_t *s
 
 hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task, hw_target_stats *stats,
                                   hw_error *error) {
+    HW_TRY(hwi_sampler_check_process(sampler, error));
     uint32_t selected = 0;
     HW_TRY(hwi_stream_task(sampler->plan, task, &selected, error));
     hw_target_stats full = sampler->plan->tasks[selected].stats;
@@ -153,6 +158,7 @@ hw_status hw_sampler_target_stats(const hw_sampler *sampler, uint32_t task, hw_t
 
 hw_status hw_sampler_column_scale(const hw_sampler *sampler, uint32_t column, double *mean,
                                   double *std, hw_error *error) {
+    HW_TRY(hwi_sampler_check_process(sampler, error));
     const struct hwi_plan *plan = sampler->plan;
     if (column >= plan->store->info->column_count) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "column %u, expected less than %u", column,

@@ -72,7 +72,8 @@ static const hw_option_field FIELDS[] = {
     {0, "visible_until", HW_OPTION_TIMES, AT(visible_until), 3, {0}, 0, 0, NULL, CONTENTS,
      "by split a time after which nothing is ever shown"},
     {0, "num_threads", HW_OPTION_UINT32, AT(num_threads), 1, {0}, 1, HWI_MAX_THREADS, NULL, 0,
-     "threads that make batches; by default the usable cores, at most 16"},
+     "threads of the sampler's own that make batches; by default all samplers of the process share"
+     " as many as there are usable cores, at most 16"},
     {0, "num_prefetch", HW_OPTION_INT32, AT(num_prefetch), 1, {-1}, 0, HWI_MAX_PREFETCH, NULL, 0,
      "batches made ahead, at most; 0: each is made when it is asked for, without threads; by default"
      " 3, or as many as keep all threads at work (docs/guides/tuning.md)"},

@@ -222,13 +222,13 @@ hw_status hw_seed_pool_next(hw_seed_pool *pool, uint32_t count, const hw_drawn_s
     HW_TRY(HWI_TAKE(hw_drawn_seeds, drawn, &into, error));
     HW_TRY(hwi_order_task(pool->plan, pool->split, pool->batch_count, &t, error));
     uint64_t last = 0, own = pool->shards[t].count;
-    *task = pool->plan->tasks[t].task;
-    *taken = own > 0 ? count : 0;
     if (own > 0 &&
         (__builtin_add_overflow(pool->positions[t], count, &last) || last / own > UINT32_MAX)) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "position %llu is past the last epoch, 2^32 - 1",
                         (unsigned long long)pool->positions[t]);
     }
+    *task = pool->plan->tasks[t].task;
+    *taken = own > 0 ? count : 0;
     for (uint32_t i = 0; i < *taken; i++) {
         HW_TRY(put_seed(pool, t, pool->positions[t] + i, i, &into, error));
     }

@@ -21,18 +21,15 @@
 /* More than any that schema.bin has room for; only damaged runs of columns repeat them so often. */
 #define MOST_NAME_BYTES ((uint64_t)1 << 40)
 
-hw_status hwi_described_open(struct hwi_described **described, hw_error *error) {
-    struct hwi_described *made = calloc(1, sizeof *made);
-    if (made == NULL || pthread_mutex_init(&made->mutex, NULL) != 0) {
-        free(made);
-        return hwi_no_memory(error, "the description of a store", sizeof *made);
-    }
-    *described = made;
-    return HW_OK;
+hw_status hwi_on_demand_open(struct hwi_on_demand **on_demand, hw_error *error) {
+    *on_demand = calloc(1, sizeof **on_demand);
+    return *on_demand != NULL ? HW_OK : hwi_no_memory(error, "a store's words", sizeof **on_demand);
 }
 
-/* All but metadata, of which it is made. */
-static void forget(struct hwi_described *described) {
+static void close_described(struct hwi_described *described) {
+    if (described == NULL) {
+        return;
+    }
     free(described->name_bytes);
     free(described->names);
     free(described->category_bytes);
@@ -40,20 +37,16 @@ static void forget(struct hwi_described *described) {
     free(described->parent_columns);
     free(described->primary_keys);
     free(described->primary_key_starts);
-    described->name_bytes = described->category_bytes = NULL;
-    described->names = NULL;
-    described->categories = NULL;
-    described->parent_columns = described->primary_keys = described->primary_key_starts = NULL;
+    free(described);
 }
 
-void hwi_described_close(struct hwi_described *described) {
-    if (described == NULL) {
+void hwi_on_demand_close(struct hwi_on_demand *on_demand) {
+    if (on_demand == NULL) {
         return;
     }
-    forget(described);
-    free(described->metadata);
-    pthread_mutex_destroy(&described->mutex);
-    free(described);
+    close_described(atomic_load(&on_demand->described));
+    free(atomic_load(&on_demand->metadata));
+    free(on_demand);
 }
 
 /* ---- metadata.json ----------------------------------------------------------------------- */
@@ -81,9 +74,11 @@ static const struct hwi_file *metadata_file(const hw_store *store) {
     return &store->files[store->file_count - 1];
 }
 
-static hw_status read_metadata_locked(const hw_store *store, hw_error *error) {
+static hw_status read_metadata(const hw_store *store, const char **metadata, hw_error *error) {
     const struct hwi_file *file = metadata_file(store);
-    if (store->described->metadata != NULL) {
+    char *kept = atomic_load(&store->on_demand->metadata);
+    if (kept != NULL) {
+        *metadata = kept;
         return HW_OK;
     }
     char *text = malloc((size_t)file->bytes + 1);
@@ -98,23 +93,20 @@ static hw_status read_metadata_locked(const hw_store *store, hw_error *error) {
     }
     if (status != HW_OK) {
         free(text);
-        return status;
+    } else if (atomic_compare_exchange_strong(&store->on_demand->metadata, &kept, text)) {
+        *metadata = text;
+    } else { /* another thread was faster */
+        free(text);
+        *metadata = kept;
     }
-    store->described->metadata = text;
-    store->described->metadata_bytes = (size_t)file->bytes;
-    return HW_OK;
+    return status;
 }
 
 hw_status hw_store_metadata(const hw_store *store, const char **text, size_t *bytes,
                             hw_error *error) {
-    pthread_mutex_lock(&store->described->mutex);
-    hw_status status = read_metadata_locked(store, error);
-    if (status == HW_OK) {
-        *text = store->described->metadata;
-        *bytes = store->described->metadata_bytes;
-    }
-    pthread_mutex_unlock(&store->described->mutex);
-    return status;
+    HW_TRY(read_metadata(store, text, error));
+    *bytes = (size_t)metadata_file(store)->bytes;
+    return HW_OK;
 }
 
 /* ---- names ------------------------------------------------------------------------------- */
@@ -363,26 +355,26 @@ static void read_columns(struct reading *r) {
 
 static hw_status make_lists(const hw_store *store, struct hwi_described *made, hw_error *error) {
     const struct hwi_store_info *info = store->info;
-    made->category_bytes = malloc(made->metadata_bytes + 1);
+    size_t metadata_bytes = (size_t)metadata_file(store)->bytes;
+    made->category_bytes = malloc(metadata_bytes + 1);
     made->categories = calloc((size_t)info->category_count + 1, sizeof *made->categories);
     made->parent_columns = malloc(((size_t)store->key_column_count + 1) * sizeof(uint32_t));
     made->primary_keys = calloc((size_t)info->column_count + 1, sizeof(uint32_t));
     made->primary_key_starts = calloc((size_t)info->table_count + 1, sizeof(uint32_t));
     if (made->category_bytes == NULL || made->categories == NULL || made->parent_columns == NULL ||
         made->primary_keys == NULL || made->primary_key_starts == NULL) {
-        return hwi_no_memory(error, "the categories of a store", made->metadata_bytes);
+        return hwi_no_memory(error, "the categories of a store", metadata_bytes);
     }
     memset(made->parent_columns, 0xff, store->key_column_count * sizeof(uint32_t));
     return HW_OK;
 }
 
-static hw_status make_locked(const hw_store *store, hw_error *error) {
-    struct hwi_described *made = store->described;
+static hw_status describe(const hw_store *store, struct hwi_described *made, hw_error *error) {
     struct reading r = {.store = store, .made = made};
-    HW_TRY(read_metadata_locked(store, error));
+    HW_TRY(read_metadata(store, &r.json.text, error));
     HW_TRY(make_names(store, made, error));
     HW_TRY(make_lists(store, made, error));
-    r.json = (struct hwi_json){.text = made->metadata, .bytes = made->metadata_bytes};
+    r.json.bytes = (size_t)metadata_file(store)->bytes;
     r.strings = made->category_bytes;
     hwi_json_enter(&r.json, '{');
     while (hwi_json_next(&r.json, '}')) {
@@ -394,25 +386,30 @@ static hw_status make_locked(const hw_store *store, hw_error *error) {
             hwi_json_skip(&r.json);
         }
     }
-    if (r.json.fault != NULL) {
-        return hwi_fail(error, HW_BAD_STORE, "expected %s (in '%s', byte %zu)", r.json.fault,
-                        metadata_file(store)->path, r.json.at);
-    }
-    made->is_made = 1;
-    return HW_OK;
+    return r.json.fault == NULL ? HW_OK
+                                : hwi_fail(error, HW_BAD_STORE, "expected %s (in '%s', byte %zu)",
+                                           r.json.fault, metadata_file(store)->path, r.json.at);
 }
 
 hw_status hwi_store_described(const hw_store *store, const struct hwi_described **described,
                               hw_error *error) {
-    hw_status status = HW_OK;
-    pthread_mutex_lock(&store->described->mutex);
-    if (!store->described->is_made) {
-        status = make_locked(store, error);
-        if (status != HW_OK) {
-            forget(store->described);
-        }
+    struct hwi_described *kept = atomic_load(&store->on_demand->described);
+    if (kept != NULL) {
+        *described = kept;
+        return HW_OK;
     }
-    pthread_mutex_unlock(&store->described->mutex);
-    *described = store->described;
+    struct hwi_described *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return hwi_no_memory(error, "the description of a store", sizeof *made);
+    }
+    hw_status status = describe(store, made, error);
+    if (status != HW_OK) {
+        close_described(made);
+    } else if (atomic_compare_exchange_strong(&store->on_demand->described, &kept, made)) {
+        *described = made;
+    } else { /* another thread was faster */
+        close_described(made);
+        *described = kept;
+    }
     return status;
 }

@@ -1,11 +1,13 @@
 /*
  * The words of a store: its names, each with a zero behind it, and the facts that stand in
  * metadata.json alone. They are made when they are first asked for, and live as long as the store.
+ * Several threads may make them at once, and the first to be ready is kept: a lock could be held
+ * for ever in a child of fork().
  */
 #ifndef HWI_DESCRIBED_H
 #define HWI_DESCRIBED_H
 
-#include <pthread.h>
+#include <stdatomic.h>
 
 #include "store/store.h"
 
@@ -15,10 +17,6 @@ struct hwi_words {
 };
 
 struct hwi_described {
-    pthread_mutex_t mutex; /* held while one of the two below is made */
-    char *metadata; /* NULL until it is read; [metadata_bytes] and a zero */
-    size_t metadata_bytes;
-    uint8_t is_made; /* all of the rest */
     char *name_bytes; /* storage of the names */
     const char **names; /* of the tables, columns, keys and tasks, one after the other */
     const char *const *table_names, *const *column_names, *const *key_names, *const *task_names;
@@ -31,8 +29,14 @@ struct hwi_described {
     uint32_t *primary_key_starts; /* [table_count + 1] */
 };
 
-HWI_CHECK hw_status hwi_described_open(struct hwi_described **described, hw_error *error);
-void hwi_described_close(struct hwi_described *described);
+/* NULL until they are made. */
+struct hwi_on_demand {
+    _Atomic(char *) metadata; /* the bytes of the file, and a zero */
+    _Atomic(struct hwi_described *) described;
+};
+
+HWI_CHECK hw_status hwi_on_demand_open(struct hwi_on_demand **on_demand, hw_error *error);
+void hwi_on_demand_close(struct hwi_on_demand *on_demand);
 /* HW_BAD_STORE if the build wrote another metadata.json, or if it contradicts schema.bin. Facts
  * that it lacks are unknown. */
 HWI_CHECK hw_status hwi_store_described(const hw_store *store,

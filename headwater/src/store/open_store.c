@@ -405,7 +405,7 @@ static hw_status open_once(const char *path, hw_load load, hw_store **store, int
     opened->manifest.fd = -1;
     hw_status status = find_directory(opened, path, error);
     if (status == HW_OK) {
-        status = hwi_described_open(&opened->described, error);
+        status = hwi_on_demand_open(&opened->on_demand, error);
     }
     if (status == HW_OK) {
         status = open_files(opened, &schema_file, load, error);
@@ -450,7 +450,7 @@ void hw_store_close(hw_store *store) {
         close(store->directory_fd);
     }
     hwi_file_close(&store->manifest);
-    hwi_described_close(store->described);
+    hwi_on_demand_close(store->on_demand);
     free(store->files);
     free(store->tables);
     free(store->seeds);

@@ -200,9 +200,9 @@ hw_status hw_store_check_files(const hw_store *store, hw_verify verify, const ch
         return hwi_fail(error, HW_BAD_ARGUMENT, "hw_store_check_files: verify is %u",
                         (unsigned)verify);
     }
-    HW_TRY(HWI_GIVE(hw_verification, verification, &full, error)); /* before anything is read */
+    HW_TRY(hwi_check_struct("hw_verification", verification, sizeof full, error));
     if (verify == HW_VERIFY_HEADER) {
-        return HW_OK;
+        return HWI_GIVE(hw_verification, verification, &full, error);
     }
     hw_store_identity(store, identity);
     if (folder != NULL) {

@@ -34,7 +34,7 @@ struct hwi_table {
     uint64_t key_bytes_count;
 };
 
-struct hwi_described;
+struct hwi_on_demand;
 
 struct hw_store {
     atomic_uint reference_count;
@@ -61,7 +61,7 @@ struct hw_store {
     struct hwi_file *files; /* schema.bin, then those that it lists */
     uint32_t file_count;
     const struct hwi_file_info *listed; /* [file_count - 1] */
-    struct hwi_described *described; /* described.h: made when first asked for */
+    struct hwi_on_demand *on_demand; /* described.h */
     struct hwi_file manifest; /* closed; its path is NULL if the build was opened by itself */
 };
 

@@ -136,6 +136,7 @@ pub struct hw_table_spec {
     pub temporal: u8,
     pub null_time_visible: u8,
     pub days: u8,
+    pub reserved: [u8; 1],
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -158,6 +159,7 @@ pub struct hw_key_spec {
     pub parent_table: u32,
     pub columns: *const u32,
     pub column_count: u32,
+    pub reserved: [u8; 4],
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -176,6 +178,7 @@ pub struct hw_task_spec {
     pub given_split: u8,
     pub context_labels: hw_context_labels,
     pub label_times: u8,
+    pub reserved: [u8; 3],
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -232,6 +235,7 @@ pub struct hw_table_info {
     pub primary_key_count: u32,
     pub primary_key: *const u32,
     pub is_keyed: u8,
+    pub reserved: [u8; 7],
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -298,6 +302,7 @@ pub struct hw_verification {
     pub struct_bytes: usize,
     pub how: hw_verified,
     pub not_remembered: [c_char; 200],
+    pub reserved: [u8; 4],
 }
 pub type hw_fault_callback = Option<unsafe extern "C" fn(context: *mut c_void, message: *const c_char)>;
 #[repr(C)]
@@ -310,6 +315,7 @@ pub struct hw_cell {
     pub number: f64,
     pub time_us: i64,
     pub index: u32,
+    pub reserved: [u8; 4],
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -548,6 +554,7 @@ pub struct hw_tensor {
     pub data: *const c_void,
     pub bytes: usize,
     pub info: u8,
+    pub reserved: [u8; 7],
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -556,6 +563,7 @@ pub struct hw_batch_sizes {
     pub texts: u32,
     pub cells: u32,
     pub rows: u32,
+    pub reserved: [u8; 4],
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -731,6 +739,7 @@ pub fn layout() -> &'static [(&'static str, &'static str, usize)] {
         ("hw_table_spec", "temporal", core::mem::offset_of!(hw_table_spec, temporal)),
         ("hw_table_spec", "null_time_visible", core::mem::offset_of!(hw_table_spec, null_time_visible)),
         ("hw_table_spec", "days", core::mem::offset_of!(hw_table_spec, days)),
+        ("hw_table_spec", "reserved", core::mem::offset_of!(hw_table_spec, reserved)),
         ("hw_column_spec", "", size_of::<hw_column_spec>()),
         ("hw_column_spec", "struct_bytes", core::mem::offset_of!(hw_column_spec, struct_bytes)),
         ("hw_column_spec", "name", core::mem::offset_of!(hw_column_spec, name)),
@@ -747,6 +756,7 @@ pub fn layout() -> &'static [(&'static str, &'static str, usize)] {
         ("hw_key_spec", "parent_table", core::mem::offset_of!(hw_key_spec, parent_table)),
         ("hw_key_spec", "columns", core::mem::offset_of!(hw_key_spec, columns)),
         ("hw_key_spec", "column_count", core::mem::offset_of!(hw_key_spec, column_count)),
+        ("hw_key_spec", "reserved", core::mem::offset_of!(hw_key_spec, reserved)),
         ("hw_task_spec", "", size_of::<hw_task_spec>()),
         ("hw_task_spec", "struct_bytes", core::mem::offset_of!(hw_task_spec, struct_bytes)),
         ("hw_task_spec", "name", core::mem::offset_of!(hw_task_spec, name)),
@@ -762,6 +772,7 @@ pub fn layout() -> &'static [(&'static str, &'static str, usize)] {
         ("hw_task_spec", "given_split", core::mem::offset_of!(hw_task_spec, given_split)),
         ("hw_task_spec", "context_labels", core::mem::offset_of!(hw_task_spec, context_labels)),
         ("hw_task_spec", "label_times", core::mem::offset_of!(hw_task_spec, label_times)),
+        ("hw_task_spec", "reserved", core::mem::offset_of!(hw_task_spec, reserved)),
         ("hw_column_stats", "", size_of::<hw_column_stats>()),
         ("hw_column_stats", "struct_bytes", core::mem::offset_of!(hw_column_stats, struct_bytes)),
         ("hw_column_stats", "value_count", core::mem::offset_of!(hw_column_stats, value_count)),
@@ -800,6 +811,7 @@ pub fn layout() -> &'static [(&'static str, &'static str, usize)] {
         ("hw_table_info", "primary_key_count", core::mem::offset_of!(hw_table_info, primary_key_count)),
         ("hw_table_info", "primary_key", core::mem::offset_of!(hw_table_info, primary_key)),
         ("hw_table_info", "is_keyed", core::mem::offset_of!(hw_table_info, is_keyed)),
+        ("hw_table_info", "reserved", core::mem::offset_of!(hw_table_info, reserved)),
         ("hw_column_info", "", size_of::<hw_column_info>()),
         ("hw_column_info", "struct_bytes", core::mem::offset_of!(hw_column_info, struct_bytes)),
         ("hw_column_info", "name", core::mem::offset_of!(hw_column_info, name)),
@@ -845,6 +857,7 @@ pub fn layout() -> &'static [(&'static str, &'static str, usize)] {
         ("hw_verification", "struct_bytes", core::mem::offset_of!(hw_verification, struct_bytes)),
         ("hw_verification", "how", core::mem::offset_of!(hw_verification, how)),
         ("hw_verification", "not_remembered", core::mem::offset_of!(hw_verification, not_remembered)),
+        ("hw_verification", "reserved", core::mem::offset_of!(hw_verification, reserved)),
         ("hw_cell", "", size_of::<hw_cell>()),
         ("hw_cell", "struct_bytes", core::mem::offset_of!(hw_cell, struct_bytes)),
         ("hw_cell", "column", core::mem::offset_of!(hw_cell, column)),
@@ -853,6 +866,7 @@ pub fn layout() -> &'static [(&'static str, &'static str, usize)] {
         ("hw_cell", "number", core::mem::offset_of!(hw_cell, number)),
         ("hw_cell", "time_us", core::mem::offset_of!(hw_cell, time_us)),
         ("hw_cell", "index", core::mem::offset_of!(hw_cell, index)),
+        ("hw_cell", "reserved", core::mem::offset_of!(hw_cell, reserved)),
         ("hw_seeds", "", size_of::<hw_seeds>()),
         ("hw_seeds", "struct_bytes", core::mem::offset_of!(hw_seeds, struct_bytes)),
         ("hw_seeds", "count", core::mem::offset_of!(hw_seeds, count)),
@@ -1010,11 +1024,13 @@ pub fn layout() -> &'static [(&'static str, &'static str, usize)] {
         ("hw_tensor", "data", core::mem::offset_of!(hw_tensor, data)),
         ("hw_tensor", "bytes", core::mem::offset_of!(hw_tensor, bytes)),
         ("hw_tensor", "info", core::mem::offset_of!(hw_tensor, info)),
+        ("hw_tensor", "reserved", core::mem::offset_of!(hw_tensor, reserved)),
         ("hw_batch_sizes", "", size_of::<hw_batch_sizes>()),
         ("hw_batch_sizes", "struct_bytes", core::mem::offset_of!(hw_batch_sizes, struct_bytes)),
         ("hw_batch_sizes", "texts", core::mem::offset_of!(hw_batch_sizes, texts)),
         ("hw_batch_sizes", "cells", core::mem::offset_of!(hw_batch_sizes, cells)),
         ("hw_batch_sizes", "rows", core::mem::offset_of!(hw_batch_sizes, rows)),
+        ("hw_batch_sizes", "reserved", core::mem::offset_of!(hw_batch_sizes, reserved)),
         ("hw_batch_field", "", size_of::<hw_batch_field>()),
         ("hw_batch_field", "struct_bytes", core::mem::offset_of!(hw_batch_field, struct_bytes)),
         ("hw_batch_field", "name", core::mem::offset_of!(hw_batch_field, name)),

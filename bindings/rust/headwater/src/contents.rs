@@ -240,17 +240,15 @@ impl Store {
 
     /// The parts of a row's primary key, as bytes.
     pub fn row_key(&self, row: u32) -> Result<Vec<&[u8]>> {
+        let is_cut = || Error::of_status(sys::HW_BAD_STORE, format!("the key of row {row} is cut"));
         let (mut rest, mut parts) = (ffi::row_key(&self.0, row)?, Vec::new());
         while let Some((length, behind)) = rest.split_first_chunk::<4>() {
             let length = u32::from_le_bytes(*length) as usize;
-            let (part, after) = behind.split_at_checked(length).ok_or_else(|| {
-                let message = format!("the key of row {row} is cut");
-                Error::of_status(sys::HW_BAD_STORE, message)
-            })?;
+            let (part, after) = behind.split_at_checked(length).ok_or_else(is_cut)?;
             parts.push(part);
             rest = after;
         }
-        Ok(parts)
+        if rest.is_empty() { Ok(parts) } else { Err(is_cut()) }
     }
 
     /// The row of a table with a primary key, by the texts of its parts.

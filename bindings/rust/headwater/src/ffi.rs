@@ -130,20 +130,27 @@ handle!(StoreHandle, hw_store, hw_store_close);
 handle!(SamplerHandle, hw_sampler, hw_sampler_close);
 handle!(PassHandle, hw_pass, hw_pass_close);
 
-// SAFETY: "Immutable after open; any number of threads may use it".
+// SAFETY: "Any thread may use a store, a sampler, a pass or a batch, and several may at once".
 unsafe impl Send for StoreHandle {}
 // SAFETY: the same.
 unsafe impl Sync for StoreHandle {}
-// SAFETY: "All functions may be called from any thread"; close drops one reference of many.
+// SAFETY: "Any thread may use a store, a sampler, a pass or a batch, and several may at once".
 unsafe impl Send for SamplerHandle {}
 // SAFETY: the same.
 unsafe impl Sync for SamplerHandle {}
-// SAFETY: hw_pass_next and hw_pass_close are for any thread. One at a time uses it: not Sync.
+// SAFETY: the same; Sync is not needed, as `next` takes it mutably.
 unsafe impl Send for PassHandle {}
 
 // ---- store ---------------------------------------------------------------------------------
 
 pub(crate) fn open_store(path: &Path, load: Load) -> Result<StoreHandle> {
+    // SAFETY: a number.
+    let abi = unsafe { sys::hw_abi() };
+    if abi < sys::HW_ABI {
+        let expected = sys::HW_ABI;
+        let message = format!("the library has ABI {abi}, and this crate needs {expected}");
+        return Err(Error::bad_argument(message));
+    }
     let bytes = path.as_os_str().as_bytes();
     let text = CString::new(bytes)
         .map_err(|_| Error::bad_argument(format!("{} holds a zero byte", path.display())))?;
@@ -539,7 +546,8 @@ pub(crate) fn next_batch(
     split: Split,
     timeout: Option<Duration>,
 ) -> Result<BatchHandle> {
-    let ms = timeout.map_or(-1, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+    let up = |time: Duration| time.as_nanos().div_ceil(1_000_000);
+    let ms = timeout.map_or(-1, |time| i64::try_from(up(time)).unwrap_or(i64::MAX));
     let mut batch = null_mut();
     // SAFETY: no callback is called during the wait; the batch that comes is ours.
     call(|error| unsafe {

@@ -354,7 +354,7 @@ impl Options {
         self
     }
 
-    /// Threads that make batches; by default the usable cores, at most 16.
+    /// Threads of the sampler's own that make batches; by default all samplers of the process share as many as there are usable cores, at most 16.
     pub fn num_threads(mut self, value: u32) -> Options {
         self.values.num_threads = Some(value);
         self

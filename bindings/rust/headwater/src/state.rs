@@ -117,6 +117,13 @@ impl Sampler {
                 let found = stream.get("positions").and_then(|positions| positions.get(task));
                 positions[*number as usize] = natural(task, found)?;
             }
+            let step = self.facts.step;
+            if positions.iter().any(|position| position % step != 0) {
+                return Err(Error::bad_argument(format!(
+                    "the state is not whole: positions of '{name}' are {positions:?}, expected \
+                     multiples of world_size, {step}"
+                )));
+            }
             places.push((split, positions, natural("batches", stream.get("batches"))?));
         }
         for (split, positions, batches) in places {
@@ -132,6 +139,8 @@ pub(crate) struct Facts {
     pub(crate) seeds: Vec<(String, u32)>,
     /// Positions of a stream: of the store's tasks, and with seed tables of its tables.
     position_count: usize,
+    /// Of which a position is a multiple: the world size of fixed shards.
+    step: u64,
     /// The options that decide contexts, as Python's `Sampler` keeps them.
     deciding: Vec<(String, Json)>,
 }
@@ -146,7 +155,7 @@ impl Facts {
     ) -> Result<Facts> {
         let (counts, shape) = (store.counts()?, ffi::shape(sampler)?);
         let (values, names) = (resolved.values, resolved.seeds.iter().map(|(name, _)| name));
-        let mut found = deciding(raw);
+        let (mut found, world_size) = (deciding(raw), raw.world_size.max(1));
         let visible_until = values.visible_until.unwrap_or([i64::MAX; 3]);
         let masks = raw.objective != sys::HW_OBJECTIVE_TASK || raw.mask_ratio > 0.0;
         let mask_ratio = if raw.mask_ratio > 0.0 { raw.mask_ratio } else { MASK_RATIO };
@@ -176,7 +185,7 @@ impl Facts {
             ("max_targets_per_type", Json::chosen(masks, shape.max_targets_per_type)),
         ]);
         if raw.layout == sys::HW_LAYOUT_FLAT {
-            let contexts = u64::from(shape.batch_size) * u64::from(raw.world_size.max(1));
+            let contexts = u64::from(shape.batch_size) * u64::from(world_size);
             found.extend([
                 ("level_block", Json::from(raw.level_block)),
                 ("level_parts", Json::from(raw.level_parts)),
@@ -184,12 +193,13 @@ impl Facts {
             ]);
         }
         if raw.shard == sys::HW_SHARD_FIXED {
-            found.push(("world_size", Json::from(raw.world_size.max(1))));
+            found.push(("world_size", Json::from(world_size)));
         }
         let tables = if options.has_seed_tables() { counts.tables } else { 0 };
         Ok(Facts {
             seeds: resolved.seeds,
             position_count: (counts.tasks + tables) as usize,
+            step: if raw.shard == sys::HW_SHARD_FIXED { world_size.into() } else { 1 },
             deciding: found.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         })
     }

@@ -136,6 +136,8 @@ fn a_state_of_another_sampler_names_what_differs() {
     assert_eq!(refusal(&whole, &older), "the state has version 2, expected 3");
     let cut = json.replace("\"churn\":", "\"chum\":");
     assert_eq!(refusal(&whole, &cut), "the state is not whole: it lacks 'churn'");
+    let odd = json.replace("\"batches\": 3", "\"batches\": -3");
+    assert_eq!(refusal(&whole, &odd), "the state is not whole: 'batches' is -3");
     let other = Sampler::open(&store("keys"), &options(words[1..].iter().map(String::as_str)));
     assert!(refusal(&other.unwrap(), json).contains("is now"));
 }

@@ -132,11 +132,12 @@ fn a_forked_process_is_told_and_can_open_its_own() {
     let child = unsafe { fork() };
     if child == 0 {
         let told = sampler.next(Split::Train).map_err(|error| error.kind()).err();
+        let shape = sampler.shape().map_err(|error| error.kind()).err();
         let stats = sampler.stats().map_err(|error| error.kind()).err();
         drop(sampler);
         let own = Sampler::open(&store, &small()).and_then(|own| own.next(Split::Train));
         let forked = Some(ErrorKind::Forked);
-        let is_right = told == forked && stats == forked && own.is_ok();
+        let is_right = told == forked && stats == forked && shape == forked && own.is_ok();
         // SAFETY: ends this process.
         unsafe { _exit(if is_right { 7 } else { 1 }) };
     }

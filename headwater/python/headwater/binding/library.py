@@ -151,4 +151,5 @@ def read(struct: str, function: Any, *arguments: Any) -> Any:
 
 def as_dict(made: Structure) -> dict[str, Any]:
     """The fields of a struct that was read, in their order."""
-    return {field[0]: getattr(made, field[0]) for field in made._fields_[1:]}
+    names = [field[0] for field in made._fields_ if field[0] not in ("struct_bytes", "reserved")]
+    return {name: getattr(made, name) for name in names}

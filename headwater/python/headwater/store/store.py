@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from headwater import binding
 from headwater.errors import StoreError
-from headwater.files import regular
 from headwater.store.metadata_shape import metadata_faults
 from headwater.store.row_keys import ALWAYS_US, NO_TIME_US, datetime_of, key_texts, key_value
 from headwater.store.verified import check_files
@@ -391,8 +390,11 @@ class Store:
 def faults_of(core: binding.Store) -> list[str]:
     """Every fault in the contents of a store, with those of metadata.json that keep Python from
     using it."""
-    with open(Path(core.directory()) / "metadata.json", "rb", opener=regular) as stream:
-        return core.verify() + metadata_faults(stream.read(), core.counts())
+    faults = core.verify()
+    try:
+        return faults + metadata_faults(core.metadata(), core.counts())
+    except StoreError as error:
+        return faults or [str(error)]
 
 
 def _rounded(value: float, stats: dict[str, Any]) -> float:

@@ -183,7 +183,7 @@ static void declarations_that_contradict_are_refused(void **state) {
     uint32_t index = 0, far_column = 9;
     hw_table_spec table = {.struct_bytes = sizeof table, .name = "late"};
     hw_column_spec column = {.struct_bytes = sizeof column, .name = "late"};
-    hw_key_spec key = {sizeof key, 0, 0, &far_column, 1};
+    hw_key_spec key = {.struct_bytes = sizeof key, .columns = &far_column, .column_count = 1};
     hw_task_spec task = {.struct_bytes = sizeof task, .name = "t", .target_column = 7};
     assert_int_equal(hw_builder_add_table(b, &table, &index, error), HW_BAD_ARGUMENT);
     assert_non_null(strstr(error->message, "after the first column"));

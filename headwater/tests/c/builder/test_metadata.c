@@ -99,6 +99,9 @@ static void utf8_is_told_from_what_is_not(void **state) {
     hw_builder *b = NULL;
     assert_int_equal(hw_builder_open("nowhere", &options, &b, &bench->error), HW_BAD_ARGUMENT);
     assert_said(bench, "the name of a database is not UTF-8");
+    assert_int_equal(hw_builder_set_embedder(bench->b, "caf\xe9", 16, &bench->error),
+                     HW_BAD_ARGUMENT);
+    assert_said(bench, "the embedder's name is not UTF-8");
 }
 
 /* ---- metadata.json --------------------------------------------------------------------------- */

@@ -95,7 +95,11 @@ static void declare_tables(hw_builder *b) {
     }
     for (uint32_t k = 0; k < 2; k++) {
         uint32_t column = WORKS_AUTHOR + k;
-        hw_key_spec key = {sizeof key, 1, k, &column, 1};
+        hw_key_spec key = {.struct_bytes = sizeof key,
+                           .child_table = 1,
+                           .parent_table = k,
+                           .columns = &column,
+                           .column_count = 1};
         AGAIN(hw_builder_add_key(b, &key, &index, &error));
         assert_int_equal(index, k);
     }

@@ -3,7 +3,11 @@
 #define _XOPEN_SOURCE 700
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "support/damage.h"
 #include "support/harbours.h"
@@ -320,6 +324,54 @@ static void threads_may_ask_first_at_once(void **state) {
     fixture_remove(directory);
 }
 
+/* Opens a store and asks it, over and over, until it is told to stop. */
+struct asker {
+    const char *directory;
+    atomic_int is_over;
+};
+
+static void *keep_asking(void *context) {
+    struct asker *asker = context;
+    while (!atomic_load(&asker->is_over)) {
+        hw_store *store = fixture_open(asker->directory, HW_LOAD_MMAP);
+        (void)ask(store);
+        hw_store_close(store);
+    }
+    return NULL;
+}
+
+/* While other threads of the parent are asking, also the very store that the child asks. */
+static void a_forked_child_may_ask(void **state) {
+#ifdef __SANITIZE_THREAD__ /* which does not take a fork beside threads */
+    skip();
+#endif
+    char *directory = fixture_directory();
+    hw_store_close(harbours(directory));
+    struct asker asker = {.directory = directory};
+    pthread_t other, first;
+    assert_int_equal(pthread_create(&other, NULL, keep_asking, &asker), 0);
+    for (int i = 0; i < 100; i++) {
+        hw_store *store = fixture_open(directory, HW_LOAD_MMAP);
+        assert_int_equal(pthread_create(&first, NULL, ask, store), 0);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            alarm(20); /* ends the child if it waits for ever */
+            hw_table_info info = {.struct_bytes = sizeof info};
+            hw_status status = hw_store_table_info(store, COUNTRIES, &info, NULL);
+            _exit(status == HW_OK && strcmp(info.name, "countries") == 0 ? 7 : 1);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 7 << 8);
+        assert_int_equal(pthread_join(first, NULL), 0);
+        hw_store_close(store);
+    }
+    atomic_store(&asker.is_over, 1);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    fixture_remove(directory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_say_their_ranges_and_keys),
@@ -336,6 +388,7 @@ int main(void) {
         cmocka_unit_test(what_contradicts_the_build_is_refused),
         cmocka_unit_test(a_document_of_another_build_is_refused),
         cmocka_unit_test(threads_may_ask_first_at_once),
+        cmocka_unit_test(a_forked_child_may_ask),
     };
     return cmocka_run_group_tests(tests, open_harbours, close_shelf);
 }

@@ -499,7 +499,11 @@ void fixture_add_column(hw_builder *b, uint32_t table, hw_column_spec spec) {
 
 void fixture_key(hw_builder *b, uint32_t child, uint32_t parent, uint32_t column) {
     uint32_t index;
-    hw_key_spec spec = {sizeof spec, child, parent, &column, 1};
+    hw_key_spec spec = {.struct_bytes = sizeof spec,
+                        .child_table = child,
+                        .parent_table = parent,
+                        .columns = &column,
+                        .column_count = 1};
     MUST(hw_builder_add_key(b, &spec, &index, &error));
 }
 

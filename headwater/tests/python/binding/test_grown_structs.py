@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from ctypes import sizeof
 from pathlib import Path
 
 from headwater.binding.header import STRUCTS
@@ -57,6 +58,12 @@ def test_a_program_runs_with_a_library_whose_structs_all_have_grown(tmp_path: Pa
     assert "behind" not in expected
     assert expected.count("\n") > 100
     assert transcript(grown_library(tmp_path), tmp_path / "other") == expected
+
+
+def test_a_member_that_is_appended_never_lies_within_the_old_size() -> None:
+    for name, kind in STRUCTS.items():
+        last, item = kind._fields_[-1][:2]
+        assert getattr(kind, last).offset + sizeof(item) == sizeof(kind), name
 
 
 def test_the_program_has_every_struct_that_crosses() -> None:

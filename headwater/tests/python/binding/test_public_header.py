@@ -65,3 +65,12 @@ def test_names_and_docs_of_fields_and_options_are_ascii() -> None:
         assert option.name.isascii() and option.doc.isascii()
     for field in headwater.BATCH_FIELDS:
         assert str(field).isascii()
+
+
+def test_every_function_that_the_header_mentions_is_declared() -> None:
+    text = HEADER.read_text(encoding="ascii")
+    comments = " ".join(re.findall(r"/\*.*?\*/", text, re.DOTALL))
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    mentioned = set(re.findall(r"\bhw_[a-z0-9_]+\b", comments))
+    assert len(mentioned) > 20
+    assert sorted(name for name in mentioned if not re.search(rf"\b{name}\b", code)) == []

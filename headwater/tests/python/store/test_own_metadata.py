@@ -20,7 +20,7 @@ from headwater.builder.build import build
 from headwater.cli.main import main
 from headwater.store.metadata_shape import metadata_faults
 from headwater.store.store import Store
-from tiny_store import CUSTOMERS, METADATA, ORDERS
+from tiny_store import CUSTOMERS, METADATA, ORDERS, write_tiny
 
 # What only the schema and the source say, which C does not know.
 PYTHON_ONLY = {
@@ -221,3 +221,10 @@ def test_verify_names_an_empty_document(tmp_path: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr().out
     assert "metadata.json lacks 'tables'" in said and "sound" not in said
     assert "metadata.json lacks 'columns'" in Store(tmp_path / "bare.hw").verify()
+
+
+def test_a_store_whose_folder_is_gone_is_verified_as_it_is_open(tmp_path: Path) -> None:
+    with Store(write_tiny(tmp_path)) as store:
+        assert store.verify() == []
+        (tmp_path / "tiny.hw").rename(tmp_path / "away")
+        assert store.verify() == []
