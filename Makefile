@@ -52,6 +52,7 @@ test-bare:
 release-check: lint
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m release
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
+	sh tools/test_rust.sh $(BIN)/python package
 	$(MAKE) test-bare SUITES="bookworm trixie testing" FULL=1
 
 # The pages of docs/ as a site; a broken link, or a page that mkdocs.yml does not list, is an error.

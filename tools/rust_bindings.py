@@ -10,11 +10,12 @@ behaviour. layout() lists sizes and offsets, which tests/layout.rs compares with
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from written import deliver, parser
 
 HEAD = """\
 // Written by tools/rust_bindings.py from headwater.h, whose comments are the documentation.
@@ -147,17 +148,10 @@ def written(header: str) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Writes headwater.h as Rust.")
-    parser.add_argument("header", type=Path)
-    parser.add_argument("--check", type=Path, metavar="FILE", help="compare with this file")
-    arguments = parser.parse_args()
-    rust = "\n".join(written(arguments.header.read_text(encoding="ascii"))) + "\n"
-    if arguments.check is None:
-        sys.stdout.write(rust)
-    elif arguments.check.read_text(encoding="ascii") != rust:
-        print(f"{arguments.check} differs from {arguments.header}: write it again")
-        return 1
-    return 0
+    arguments = parser("Writes headwater.h as Rust.")
+    arguments.add_argument("header", type=Path)
+    given = arguments.parse_args()
+    return deliver("\n".join(written(given.header.read_text(encoding="ascii"))) + "\n", given.check)
 
 
 if __name__ == "__main__":

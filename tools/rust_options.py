@@ -8,12 +8,11 @@ of its options; with --check compares them with a file instead. Needs the packag
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from headwater.binding.options import NAMES, OPTIONS, Option
+from written import deliver, parser
 
 from headwater import binding
 
@@ -141,16 +140,8 @@ def written() -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Writes the options of a sampler as Rust.")
-    parser.add_argument("--check", type=Path, metavar="FILE", help="compare with this file")
-    arguments = parser.parse_args()
-    rust = "\n".join(written()) + "\n"
-    if arguments.check is None:
-        sys.stdout.write(rust)
-    elif arguments.check.read_text(encoding="utf-8") != rust:
-        print(f"{arguments.check} differs from the options of the library: write it again")
-        return 1
-    return 0
+    given = parser("Writes the options of a sampler as Rust.").parse_args()
+    return deliver("\n".join(written()) + "\n", given.check)
 
 
 if __name__ == "__main__":

@@ -85,12 +85,13 @@ SETS: tuple[dict[str, Any], ...] = (
     {"layout": "flat"},
     {"mask_ratio": 0.15},
     {"objective": "masked_cells"},
-    {"objective": "masked_cells", "seed_tables": ["{last}"]},
+    {"objective": "masked_cells", "seed_tables": []},  # by option_sets
     {"sequence_length": 128, "peer_labels": 16, "label_rows": 4, "child_counts": True},
     {"layout": "compact", "text_mode": "numbers"},
     {"child_order": "recent", "width_scope": "row", "max_hops": 2, "cell_dropout": 0.1},
     {"staleness_zero_share": 0.5, "staleness_max_days": 30.0, "seed": 7},
 )
+LAST_TABLES = {"shop": "reviews", "keys": "visits"}  # whose rows are seeds in one set
 COMMON = {"sequence_length": 96, "batch_size": 16}
 
 
@@ -116,8 +117,8 @@ def make_stores(folder: Path) -> dict[str, tuple[Path, str, str]]:
     connection.close()
     headwater.build(f"sqlite:///{keys}", folder / "keys.store", KEYS)
     return {
-        "shop": (folder / "shop.store", "churn", "reviews"),
-        "keys": (folder / "keys.store", "spent", "visits"),
+        "shop": (folder / "shop.store", "churn", LAST_TABLES["shop"]),
+        "keys": (folder / "keys.store", "spent", LAST_TABLES["keys"]),
     }
 
 
@@ -125,15 +126,11 @@ def epochs(stores: dict[str, tuple[Path, str, str]]) -> Iterator[str]:
     """The lines of all epochs."""
     for name, (path, task, last) in stores.items():
         with headwater.Store(path) as store:
-            for chosen in SETS:
-                options = COMMON | chosen
-                if "seed_tables" in options:
-                    options["seed_tables"] = [last]
-                by_table = "seed_tables" in options
+            for options in option_sets(last):
+                what = last if "seed_tables" in options else task
                 for split in ("train", "val"):
                     for rank, world_size in ((0, 1), (0, 2), (1, 2)):
                         of_rank = options | {"rank": rank, "world_size": world_size}
-                        what = last if by_table else task
                         yield from epoch(store, name, split, what, of_rank)
 
 
@@ -151,10 +148,7 @@ def states(stores: dict[str, tuple[Path, str, str]]) -> Iterator[str]:
     """The lines of all states."""
     for name, (path, _, last) in stores.items():
         with headwater.Store(path) as store:
-            for chosen in SETS:
-                options = COMMON | chosen
-                if "seed_tables" in options:
-                    options["seed_tables"] = [last]
+            for options in option_sets(last):
                 with sampler_of(store, options) as sampler:
                     for _ in range(3):
                         sampler.next_train_batch()
@@ -163,6 +157,13 @@ def states(stores: dict[str, tuple[Path, str, str]]) -> Iterator[str]:
                     yield " ".join(["state", name, *words_of(options)])
                     yield json.dumps(sampler.state_dict())
                     yield from lines_of(0, sampler.next_train_batch())
+
+
+def option_sets(last: str) -> Iterator[dict[str, Any]]:
+    """SETS with what they have in common, for a store by its last table."""
+    for chosen in SETS:
+        tables = {"seed_tables": [last]} if "seed_tables" in chosen else {}
+        yield COMMON | chosen | tables
 
 
 def words_of(options: dict[str, Any]) -> list[str]:
@@ -191,16 +192,14 @@ def lines_of(number: int, batch: headwater.Batch) -> Iterator[str]:
 
 def resume(folder: Path) -> int:
     """How many samplers continue otherwise than in Rust."""
-    of_set = {" ".join(words_of(COMMON | chosen)): COMMON | chosen for chosen in SETS}
     faults = count = 0
     blocks = (folder / "states_of_rust.txt").read_text().split("state ")[1:]
     for block in blocks:
         head, document, *expected = block.splitlines()
         name, words = head.split(" ", 1)
-        last = {"shop": "reviews", "keys": "visits"}[name]
-        options = of_set[words.replace(f"seed_tables={last}", "seed_tables={last}")]
-        if "seed_tables" in options:
-            options = options | {"seed_tables": [last]}
+        options = next(
+            one for one in option_sets(LAST_TABLES[name]) if " ".join(words_of(one)) == words
+        )
         with (
             headwater.Store(folder / f"{name}.store") as store,
             sampler_of(store, options) as sampler,

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Tests the crates of bindings/rust if there is a cargo of Rust 1.85 or later; see Makefile.
 #
-#     test_rust.sh PYTHON [asan]
+#     test_rust.sh PYTHON [asan | package]
 #
-# asan: the tests again, with the C library under the address and leak sanitizers.
+# asan: the tests again, with the C library under the address and leak sanitizers. package: headwater-sys
+# as it would be published builds in an empty folder, with the C sources that it brings.
 set -eu
 python=$(command -v "$1")
 case $python in /*) ;; *) python=$PWD/$python ;; esac
@@ -14,6 +15,18 @@ if [ -z "$version" ] || [ "$version" -lt $least ]; then
     exit 0
 fi
 rust=bindings/rust
+if [ "${2:-}" = package ]; then
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    export CARGO_TARGET_DIR="$folder/target"
+    (cd $rust && cargo package --offline --locked --allow-dirty --no-verify --quiet -p headwater-sys)
+    tar -xzf "$folder"/target/package/headwater-sys-*.crate -C "$folder"
+    cd "$folder"/headwater-sys-*/
+    cargo build --offline --quiet
+    test -n "$(find "$folder/target" -name libheadwater.a)"
+    echo "rust: the unpacked package of headwater-sys builds"
+    exit 0
+fi
 export HEADWATER_RUST_VECTORS="$PWD/build/rust-vectors"
 "$python" tools/rust_vectors.py "$HEADWATER_RUST_VECTORS"
 cd $rust

@@ -70,11 +70,8 @@ impl Options {
         }
         let mut chosen = Vec::new();
         for (place, name) in names.iter().enumerate() {
-            let number = if base > 0 || kind == "seed_tables" {
-                store.table(name)?
-            } else {
-                store.task(name)?
-            };
+            let by_tables = self.has_seed_tables();
+            let number = if by_tables { store.table(name)? } else { store.task(name)? };
             chosen.push((number, weights.map(|weights| weights[place]), name.clone()));
         }
         chosen.sort_by_key(|(number, ..)| *number);

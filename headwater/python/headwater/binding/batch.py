@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_size_t
+from ctypes import byref, c_size_t, sizeof
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headwater.binding.constants import DTYPES
+from headwater.binding.header import STRUCTS
 from headwater.binding.library import Handle, as_dict, lib, own, read, view
+
+SIZES = STRUCTS["hw_batch_sizes"]
 
 
 class Layout:
@@ -42,7 +45,9 @@ class Layout:
 
 def sizes_of(batch: Handle) -> bytes:
     """The dimensions that differ from batch to batch, as a key."""
-    return bytes(read("hw_batch_sizes", lib.hw_batch_get_sizes, batch))
+    sizes = SIZES(sizeof(SIZES))  # struct_bytes, without which it would be refused
+    lib.hw_batch_get_sizes(batch, byref(sizes), None)
+    return bytes(sizes)
 
 
 class Batch:

@@ -144,7 +144,8 @@ def filled(struct: str, **values: Any) -> Any:
 
 def read(struct: str, function: Any, *arguments: Any) -> Any:
     """The struct, by its name in C, that a function fills as the last argument before its error."""
-    made = filled(struct)
+    kind = STRUCTS[struct]
+    made = kind(sizeof(kind))  # struct_bytes
     call(function, *arguments, byref(made))
     return made
 
