@@ -42,18 +42,23 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// For crates that build on this one.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error { kind, message: message.into() }
+    }
+
     /// Which kind of fault it is.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The message, of at most 500 bytes.
+    /// The message; that of C has at most 500 bytes.
     pub fn message(&self) -> &str {
         &self.message
     }
 
     pub(crate) fn bad_argument(message: impl Into<String>) -> Error {
-        Error { kind: ErrorKind::BadArgument, message: message.into() }
+        Error::new(ErrorKind::BadArgument, message)
     }
 
     /// Of any status but HW_OK and HW_END.
@@ -70,7 +75,7 @@ impl Error {
             sys::HW_FORKED => ErrorKind::Forked,
             other => ErrorKind::Other(other),
         };
-        Error { kind, message }
+        Error::new(kind, message)
     }
 }
 

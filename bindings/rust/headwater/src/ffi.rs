@@ -745,6 +745,7 @@ pub(crate) fn elements<T: Element>(bytes: &[u8]) -> &[T] {
 pub(crate) struct PoolHandle {
     pool: NonNull<sys::hw_seed_pool>,
     table_base: usize,
+    position_count: usize,
 }
 
 // SAFETY: "One thread at a time": it moves, and is not Sync.
@@ -786,9 +787,10 @@ pub(crate) fn open_pool(
             sys::hw_seed_pool_open(store.0.get(), raw, split, labels, null(), pool, error)
         })?;
         let pool = NonNull::new(pool).expect("HW_OK comes with a pool");
-        let table_base =
-            if options.has_seed_tables() { counts(&store.0)?.task_count as usize } else { 0 };
-        Ok(PoolHandle { pool, table_base })
+        let counts = counts(&store.0)?;
+        let (tasks, tables) = (counts.task_count as usize, counts.table_count as usize);
+        let table_base = if options.has_seed_tables() { tasks } else { 0 };
+        Ok(PoolHandle { pool, table_base, position_count: tasks + tables })
     })
 }
 
@@ -802,12 +804,17 @@ pub(crate) fn pool_remaining(pool: &PoolHandle) -> u64 {
     unsafe { sys::hw_seed_pool_remaining(pool.pool.as_ptr()) }
 }
 
-pub(crate) fn pool_keep(pool: &mut PoolHandle, rank: u32, world: u32) -> Result<()> {
+pub(crate) fn pool_keep(pool: &mut PoolHandle, first: u32, step: u32, most: u32) -> Result<()> {
     // SAFETY: numbers.
-    call(|error| unsafe {
-        sys::hw_seed_pool_keep(pool.pool.as_ptr(), rank, world, u32::MAX, error)
-    })?;
+    call(|error| unsafe { sys::hw_seed_pool_keep(pool.pool.as_ptr(), first, step, most, error) })?;
     Ok(())
+}
+
+/// Sets how many seeds were drawn of each task to the same number.
+pub(crate) fn pool_set_drawn(pool: &mut PoolHandle, drawn: u64) {
+    let positions = vec![drawn; pool.position_count];
+    // SAFETY: as many positions as there are tasks, or with seed tables tables behind them.
+    unsafe { sys::hw_seed_pool_set_position(pool.pool.as_ptr(), positions.as_ptr(), 0) }
 }
 
 pub(crate) fn pool_next(pool: &mut PoolHandle, count: usize) -> Result<Drawn> {

@@ -47,6 +47,13 @@ impl Options {
         self
     }
 
+    /// The same of one of its tasks, or of one of its seed tables.
+    pub(crate) fn of_one(&self, name: &str) -> Options {
+        let mut options = self.clone();
+        options.values.task_weights = None;
+        if self.has_seed_tables() { options.seed_tables([name]) } else { options.tasks([name]) }
+    }
+
     pub(crate) fn has_seed_tables(&self) -> bool {
         self.seed_tables.is_some()
     }

@@ -53,6 +53,8 @@ pub struct Shape {
     pub contexts_per_batch: usize,
     /// M, masked cells of one type in a sequence at most; 0 where no cell is masked.
     pub max_targets_per_type: usize,
+    /// Most cells of a batch of the flat layout; 0 in others.
+    pub cells_per_batch: usize,
 }
 
 /// The targets of a task among the seeds of train.
@@ -96,6 +98,7 @@ pub struct Sampler {
     pub(crate) handle: Arc<ffi::SamplerHandle>,
     pub(crate) facts: Arc<Facts>,
     store: Store,
+    options: Arc<Options>,
 }
 
 impl Sampler {
@@ -105,7 +108,12 @@ impl Sampler {
     pub fn open(store: &Store, options: &Options) -> Result<Sampler> {
         let (handle, facts) = ffi::open_sampler(store, options)?;
         let (handle, facts) = (Arc::new(handle), Arc::new(facts));
-        Ok(Sampler { handle, facts, store: store.clone() })
+        Ok(Sampler { handle, facts, store: store.clone(), options: Arc::new(options.clone()) })
+    }
+
+    /// The options that it was opened with.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// The store.
@@ -188,6 +196,7 @@ impl Sampler {
             parent_slots: read.parent_slots as usize,
             contexts_per_batch: read.contexts_per_batch as usize,
             max_targets_per_type: read.max_targets_per_type as usize,
+            cells_per_batch: read.cells_per_batch as usize,
         })
     }
 
@@ -213,7 +222,7 @@ impl Sampler {
     }
 
     /// The number of a task, or with seed tables of a table, as functions of C take it.
-    fn task(&self, name: &str) -> Result<u32> {
+    pub(crate) fn task(&self, name: &str) -> Result<u32> {
         match self.facts.seeds.iter().find(|(other, _)| other == name) {
             Some((_, number)) => Ok(*number),
             None => {

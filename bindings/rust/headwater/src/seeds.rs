@@ -4,13 +4,14 @@
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::options::Options;
-use crate::sampler::Split;
+use crate::sampler::{Sampler, Split};
 use crate::store::Store;
 
 /// The seeds of one split, in the order in which a sampler of the same options draws them.
 pub struct SeedPool {
     pool: ffi::PoolHandle,
     names: Vec<String>,
+    seed_lists: usize,
 }
 
 /// Seeds of one task, which [`Sampler::epoch_of`](crate::Sampler::epoch_of) makes contexts of.
@@ -41,7 +42,21 @@ impl SeedPool {
         require_label: bool,
     ) -> Result<SeedPool> {
         let names = if options.has_seed_tables() { store.tables()? } else { store.tasks()? };
-        Ok(SeedPool { pool: ffi::open_pool(store, options, split, require_label)?, names })
+        let seed_lists = options.resolved(store)?.seeds.len();
+        let pool = ffi::open_pool(store, options, split, require_label)?;
+        Ok(SeedPool { pool, names, seed_lists })
+    }
+
+    /// The seeds of one task of a sampler, or with seed tables of one table, in the order of its
+    /// [`Sampler::epoch`]; of a rank of fixed shards those of the rank.
+    pub fn of(
+        sampler: &Sampler,
+        split: Split,
+        task: &str,
+        require_label: bool,
+    ) -> Result<SeedPool> {
+        sampler.task(task)?;
+        SeedPool::new(sampler.store(), &sampler.options().of_one(task), split, require_label)
     }
 
     /// Seeds of the pool.
@@ -65,7 +80,24 @@ impl SeedPool {
         if rank >= world {
             return Err(Error::bad_argument(format!("rank {rank} of {world}")));
         }
-        ffi::pool_keep(&mut self.pool, rank, world)
+        self.keep(rank, world, u32::MAX)
+    }
+
+    /// Has of each task's seeds, in stored order, those numbered `first`, `first + step`, ..., at
+    /// most `most`, for all epochs, and begins anew. Another call starts from all seeds again.
+    pub fn keep(&mut self, first: u32, step: u32, most: u32) -> Result<()> {
+        ffi::pool_keep(&mut self.pool, first, step, most)
+    }
+
+    /// All seeds of a pool of one task, in the order of an epoch; the pool then stands at its end.
+    pub fn epoch(&mut self, index: u32) -> Result<DrawnSeeds> {
+        if self.seed_lists > 1 {
+            let message = format!("the pool is of {} tasks, expected one", self.seed_lists);
+            return Err(Error::bad_argument(message));
+        }
+        let count = self.len();
+        ffi::pool_set_drawn(&mut self.pool, u64::from(index) * count);
+        self.next_batch(usize::try_from(count).expect("a task has at most 2^32 seeds"))
     }
 
     /// The next `count` seeds of one task, which run on into its next epoch. None are in it if the

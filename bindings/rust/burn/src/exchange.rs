@@ -1,0 +1,181 @@
+//! Gradients averaged over ranks: Option A of seed 000.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{Tensor, TensorData};
+
+/// Averages gradients over the ranks of a training, each of which is a thread with a replica of the
+/// model, `model.clone().fork(&device)`.
+///
+/// Without `fork` replicas share a graph, and threads that go backward at once can wait for each
+/// other for ever.
+pub trait GradientExchange: Send + Sync {
+    /// The mean over all ranks of the gradients of the module's parameters; of a parameter without
+    /// a gradient on a rank, zeros count. Each rank calls it as often as the others, with modules
+    /// of the same parameters; all of them get the same bits.
+    fn mean<M: Module>(
+        &self,
+        rank: usize,
+        gradients: GradientsParams,
+        module: &M,
+    ) -> Result<GradientsParams, Gone>;
+}
+
+/// Another rank has left, or panicked: there will be no mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+impl fmt::Display for Gone {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("another rank left the training")
+    }
+}
+
+impl std::error::Error for Gone {}
+
+/// An exchange through the memory of the host, which works on every backend.
+///
+/// ```
+/// use headwater_burn::HostExchange;
+///
+/// let exchange = HostExchange::new(2);
+/// let ranks = std::thread::scope(|scope| {
+///     let ranks: Vec<_> = (0..2)
+///         .map(|rank| {
+///             let exchange = &exchange;
+///             scope.spawn(move || {
+///                 let _member = exchange.member(); // ends the other rank if this one panics
+///                 // ... exchange.mean(rank, gradients, &model)? in each step
+///                 rank
+///             })
+///         })
+///         .collect();
+///     ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()
+/// });
+/// assert_eq!(ranks, [0, 1]);
+/// ```
+pub struct HostExchange {
+    world: usize,
+    round: Mutex<Round>,
+    changed: Condvar,
+}
+
+struct Round {
+    number: u64,
+    given: Vec<Option<Vec<f32>>>,
+    mean: Arc<Vec<f32>>,
+    /// Why there will be no other.
+    is_over: bool,
+}
+
+/// A rank that takes part. When it is dropped, by a panic too, ranks that wait get [`Gone`].
+#[must_use]
+pub struct Member<'e>(&'e HostExchange);
+
+impl HostExchange {
+    /// Between `world` ranks.
+    pub fn new(world: usize) -> HostExchange {
+        let given = vec![None; world];
+        let round = Round { number: 0, given, mean: Arc::new(Vec::new()), is_over: false };
+        HostExchange { world, round: Mutex::new(round), changed: Condvar::new() }
+    }
+
+    /// To be held by each rank for as long as it takes part.
+    pub fn member(&self) -> Member<'_> {
+        Member(self)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Round> {
+        self.round.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The mean of what all ranks give, summed in their order.
+    fn mean_of(&self, rank: usize, own: Vec<f32>) -> Result<Arc<Vec<f32>>, Gone> {
+        let mut round = self.lock();
+        assert!(rank < self.world, "rank {rank} of {}", self.world);
+        assert!(round.given[rank].is_none(), "two threads are rank {rank}");
+        let number = round.number;
+        round.given[rank] = Some(own);
+        if round.given.iter().all(Option::is_some) {
+            let mut all = round.given.iter_mut().filter_map(Option::take);
+            let mut sum = all.next().unwrap_or_default();
+            for other in all {
+                assert_eq!(sum.len(), other.len(), "ranks have different models");
+                sum.iter_mut().zip(other).for_each(|(sum, value)| *sum += value);
+            }
+            let scale = 1.0 / self.world as f32;
+            sum.iter_mut().for_each(|value| *value *= scale);
+            round.mean = Arc::new(sum);
+            round.number += 1;
+            self.changed.notify_all();
+        }
+        while round.number == number {
+            if round.is_over {
+                return Err(Gone);
+            }
+            round = self.changed.wait(round).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(round.mean.clone())
+    }
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl GradientExchange for HostExchange {
+    fn mean<M: Module>(
+        &self,
+        rank: usize,
+        gradients: GradientsParams,
+        module: &M,
+    ) -> Result<GradientsParams, Gone> {
+        let mut read = Reader { gradients, values: Vec::new() };
+        module.visit(&mut read);
+        let mean = self.mean_of(rank, read.values)?;
+        let mut write = Writer { gradients: GradientsParams::new(), values: &mean };
+        module.visit(&mut write);
+        Ok(write.gradients)
+    }
+}
+
+/// Writes the gradients of parameters one after the other, in the order of the module.
+struct Reader {
+    gradients: GradientsParams,
+    values: Vec<f32>,
+}
+
+impl ModuleVisitor for Reader {
+    fn visit_float<const D: usize>(&mut self, parameter: &Param<Tensor<D>>) {
+        match self.gradients.remove::<D>(parameter.id) {
+            Some(gradient) => self.values.extend(gradient.into_data().iter::<f32>()),
+            None => {
+                let count = parameter.lazy_shape().num_elements();
+                self.values.resize(self.values.len() + count, 0.0);
+            }
+        }
+    }
+}
+
+/// Makes gradients of them again.
+struct Writer<'v> {
+    gradients: GradientsParams,
+    values: &'v [f32],
+}
+
+impl ModuleVisitor for Writer<'_> {
+    fn visit_float<const D: usize>(&mut self, parameter: &Param<Tensor<D>>) {
+        let shape = parameter.lazy_shape();
+        let (own, rest) = self.values.split_at(shape.num_elements());
+        self.values = rest;
+        let device = parameter.lazy_device().inner(); // gradients are outside of autodiff
+        let data = TensorData::new(own.to_vec(), shape);
+        self.gradients.register(parameter.id, Tensor::<D>::from_data(data, &device));
+    }
+}
