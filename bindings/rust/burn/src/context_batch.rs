@@ -87,7 +87,7 @@ context_batch! {
     /// A batch of the dense layout as tensors, each of the name and the shape of its array, which
     /// the documentation of the batch gives. B sequences have S cells of at most R rows.
     ///
-    /// An error where the sampler has another layout.
+    /// An error if the sampler has another layout, or packs contexts.
     always {
         semantic_types: int 2,
         column_ids: int 2,
@@ -114,8 +114,6 @@ context_batch! {
     }
     optional {
         row_depths: int 2,
-        segment_ids: int 2,
-        num_contexts: int 1,
         text_batch_embeddings: float 2,
         text_numbers: int 1,
         target_indices: int 1,
