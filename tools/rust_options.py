@@ -20,8 +20,8 @@ HEAD = """\
 // Written by tools/rust_options.py from the table of options that the C library has.
 use headwater_sys as sys;
 
+use crate::json::Json;
 use crate::options::Options;
-use crate::state::Json;
 """
 KINDS = {
     binding.header.HW_OPTION_FLAG: "bool",

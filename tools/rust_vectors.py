@@ -9,11 +9,14 @@ that others refer to) and `epochs.txt`. A line of that is
     array BATCH NAME SHAPE HASH                      of the epoch above; XXH64 of the bytes
 
 and `states.txt`, in which each `state STORE OPTION=VALUE ...` is followed by the state of a sampler
-after three batches of train and one of val, and by the arrays of the fourth. Nothing is made if
+after three batches of train and one of val, and by the arrays of the fourth. In `pools.txt` each
+`pool STORE SPLIT REQUIRE_LABEL RANK WORLD_SIZE OPTION=VALUE ...` is followed by the state of a pool
+of seeds after two batches, and by the arrays of the third. `prometheus.txt` has for each `sampler
+OPTION=VALUE ...` on the shop the names, types and labels of stats_prometheus. Nothing is made if
 FOLDER has them already from the same library and the same script.
 
---resume: Python continues the samplers that the Rust tests saved in a file of the same form,
-`states_of_rust.txt`; the status is 1 if a fourth batch differs.
+--resume: Python continues the samplers and pools that the Rust tests saved in files of the same
+form, `states_of_rust.txt` and `pools_of_rust.txt`; the status is 1 if a next batch differs.
 """
 
 from __future__ import annotations
@@ -91,6 +94,25 @@ SETS: tuple[dict[str, Any], ...] = (
     {"child_order": "recent", "width_scope": "row", "max_hops": 2, "cell_dropout": 0.1},
     {"staleness_zero_share": 0.5, "staleness_max_days": 30.0, "seed": 7},
 )
+# (split, require_label, rank, world_size, options); the tables by pools_on.
+POOLS: tuple[tuple[str, bool, int, int, dict[str, Any]], ...] = (
+    ("train", False, 0, 1, {}),
+    ("val", True, 1, 3, {"seed": 7, "split_seed": 9}),
+    ("train", True, 1, 2, {"task_weights": [2.0]}),
+    (
+        "train",
+        False,
+        0,
+        2,
+        {"seed_tables": [], "task_weights": [3.0, 1.0], "split_ratios": [0.5, 0.25, 0.25]},
+    ),
+)
+REPORTING: tuple[dict[str, Any], ...] = (
+    {},
+    {"packing": True, "rank": 1, "world_size": 2},
+    {"layout": "flat"},
+)
+FIRST_TABLES = {"shop": "customers", "keys": "years"}
 LAST_TABLES = {"shop": "reviews", "keys": "visits"}  # whose rows are seeds in one set
 COMMON = {"sequence_length": 96, "batch_size": 16}
 
@@ -166,9 +188,55 @@ def option_sets(last: str) -> Iterator[dict[str, Any]]:
         yield COMMON | chosen | tables
 
 
+def pools(stores: dict[str, tuple[Path, str, str]]) -> Iterator[str]:
+    """The lines of all pools."""
+    for name, (path, _, _) in stores.items():
+        with headwater.Store(path) as store:
+            for *given, options in pools_on(name):
+                pool = pool_of(store, *given, options)
+                pool.next_batch(5)
+                pool.next_batch(len(pool))
+                yield " ".join(["pool", name, *map(str, given), *words_of(options)])
+                yield json.dumps(pool.state_dict())
+                yield from drawn(pool.next_batch(7))
+
+
+def pools_on(name: str) -> Iterator[tuple[Any, ...]]:
+    """POOLS, with the seed tables of a store by its name."""
+    for *given, options in POOLS:
+        tables = {"seed_tables": [LAST_TABLES[name], FIRST_TABLES[name]]}
+        yield *given, options | (tables if "seed_tables" in options else {})
+
+
+def pool_of(
+    store: headwater.Store, split: str, labelled: bool, rank: int, world_size: int, options: Any
+) -> headwater.SeedPool:
+    given = {"rng_seed" if name == "seed" else name: value for name, value in options.items()}
+    pool = headwater.SeedPool(store, split=split, require_label=labelled, **given)
+    pool.partition_for_rank(rank, world_size)
+    return pool
+
+
+def drawn(batch: headwater.SeedBatch) -> Iterator[str]:
+    yield f"task {batch.task}"
+    for name in ("seeds", "epochs", "rows", "obs_times", "labels"):
+        yield f"{name} {hash64(np.ascontiguousarray(getattr(batch, name)).view(np.uint8)):016x}"
+
+
+def reports(stores: dict[str, tuple[Path, str, str]]) -> Iterator[str]:
+    """What stats_prometheus has of samplers that made a batch, without its numbers."""
+    with headwater.Store(stores["shop"][0]) as store:
+        for options in REPORTING:
+            yield " ".join(["sampler", *words_of(COMMON | options)])
+            with sampler_of(store, COMMON | options) as sampler:
+                sampler.next_train_batch()
+                for line in sampler.stats_prometheus().splitlines():
+                    yield line if line.startswith("#") else line.rsplit(" ", 1)[0]
+
+
 def words_of(options: dict[str, Any]) -> list[str]:
     return [
-        f"{option}={','.join(value) if isinstance(value, list) else value}"
+        f"{option}={','.join(map(str, value)) if isinstance(value, list) else value}"
         for option, value in options.items()
     ]
 
@@ -191,7 +259,7 @@ def lines_of(number: int, batch: headwater.Batch) -> Iterator[str]:
 
 
 def resume(folder: Path) -> int:
-    """How many samplers continue otherwise than in Rust."""
+    """How many samplers and pools continue otherwise than in Rust."""
     faults = count = 0
     blocks = (folder / "states_of_rust.txt").read_text().split("state ")[1:]
     for block in blocks:
@@ -207,16 +275,24 @@ def resume(folder: Path) -> int:
             sampler.load_state_dict(json.loads(document))
             faults += sorted(lines_of(0, sampler.next_train_batch())) != sorted(expected)
             count += 1
-    print(f"Python continued {count - faults} of {count} samplers of Rust with the same batch")
-    return faults + (count != 2 * len(SETS))
+    blocks = (folder / "pools_of_rust.txt").read_text().split("pool ")[1:]
+    for number, block in enumerate(blocks):
+        head, document, *expected = block.splitlines()
+        name, *_ = head.split(" ")
+        *given, options = list(pools_on(name))[number % len(POOLS)]
+        with headwater.Store(folder / f"{name}.store") as store:
+            pool = pool_of(store, *given, options)
+            pool.load_state_dict(json.loads(document))
+            faults += list(drawn(pool.next_batch(7))) != expected
+            count += 1
+    print(f"Python continued {count - faults} of {count} states of Rust with the same batch")
+    return faults + (count != 2 * (len(SETS) + len(POOLS)))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Makes what the Rust tests compare with.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--resume", action="store_true", help="continue the samplers that Rust saved"
-    )
+    parser.add_argument("--resume", action="store_true", help="continue what Rust saved")
     arguments = parser.parse_args()
     folder = arguments.folder
     if arguments.resume:
@@ -230,7 +306,12 @@ def main() -> int:
     for name in ("shop.sqlite", "keys.sqlite"):
         (folder / name).unlink(missing_ok=True)
     stores = make_stores(folder)
-    for name, lines in (("epochs", epochs(stores)), ("states", states(stores))):
+    for name, lines in (
+        ("epochs", epochs(stores)),
+        ("states", states(stores)),
+        ("pools", pools(stores)),
+        ("prometheus", reports(stores)),
+    ):
         (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
     stamp.write_text(made)
     return 0

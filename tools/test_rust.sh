@@ -30,6 +30,7 @@ if [ "${2:-}" = package ]; then
     exit 0
 fi
 export HEADWATER_RUST_VECTORS="$PWD/build/rust-vectors"
+export XDG_CACHE_HOME="$PWD/build/rust-cache" # remembers opened stores
 "$python" tools/rust_vectors.py "$HEADWATER_RUST_VECTORS"
 cd $rust
 if [ "${2:-}" = asan ]; then

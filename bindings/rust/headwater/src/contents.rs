@@ -7,6 +7,7 @@ use headwater_sys as sys;
 
 use crate::error::{Error, Result};
 use crate::ffi;
+use crate::option_table::ContextLabels;
 use crate::store::Store;
 
 /// The type of a column's cells.
@@ -61,6 +62,21 @@ pub struct Table {
     pub primary_key: Vec<u32>,
 }
 
+/// When the cells of a column are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// With their row.
+    Creation,
+    /// Never: no context shows them.
+    Never,
+    /// So long after the time that another column of the row has.
+    #[allow(missing_docs)]
+    Column { column: u32, offset_us: i64 },
+    /// So long after the time of the row.
+    #[allow(missing_docs)]
+    Offset { offset_us: i64 },
+}
+
 /// A column of a table, or the time or target of a derived task.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -69,8 +85,12 @@ pub struct Column {
     pub name: String,
     /// Its table; `None`: it is a task's.
     pub table: Option<u32>,
+    /// Of a task's, the task.
+    pub task: Option<u32>,
     /// The type of its cells.
     pub semantic_type: SemanticType,
+    /// When its cells are known.
+    pub known: Known,
     /// Its categories, among all those of the store.
     pub categories: Range<u32>,
     /// Numerical: a cell shows (value - mean) / std.
@@ -95,6 +115,8 @@ pub struct ForeignKey {
     pub parent_table: u32,
     /// Its columns.
     pub columns: Vec<u32>,
+    /// The columns that they refer to; empty if metadata.json does not have them.
+    pub parent_columns: Vec<u32>,
     /// Rows of the child table that have a parent.
     pub edges: u64,
     /// Rows with a NULL in the key.
@@ -117,6 +139,18 @@ pub struct Task {
     pub target_type: SemanticType,
     /// Whether the target is a column of the anchor table.
     pub is_cell: bool,
+    /// The task's own column of the times at which it is asked; `None`: `is_cell`.
+    pub time_column: Option<u32>,
+    /// Columns that its contexts do not show.
+    pub hidden: Vec<u32>,
+    /// Which labels its contexts show if the options of the sampler do not say.
+    pub context_labels: ContextLabels,
+    /// Whether rows of the very time that is asked about are not shown.
+    pub is_exclusive: bool,
+    /// Whether seeds say themselves which split they are of.
+    pub has_given_split: bool,
+    /// Whether seeds say when their labels are known.
+    pub has_label_times: bool,
     /// Its seeds.
     pub seeds: u32,
 }
@@ -152,6 +186,8 @@ pub struct Seeds<'s> {
     /// In the low 4 bits 0: a label, 1: the label is NULL, 2: none; in the high 4 bits the split,
     /// or 15: each sampler deals it.
     pub states: &'s [u8],
+    /// [`hash64`](crate::hash64) of the anchor's key, by which seeds are dealt to splits.
+    pub key_hashes: &'s [u64],
     /// The caller's own numbers.
     pub positions: &'s [u32],
     /// When labels are known, if the task has such times; `i64::MAX`: never.
@@ -168,6 +204,26 @@ pub enum VectorsOf {
 }
 
 impl Store {
+    /// All its tables, by number.
+    pub fn tables(&self) -> Result<Vec<Table>> {
+        (0..self.counts()?.tables).map(|table| self.table_info(table)).collect()
+    }
+
+    /// All its columns, by number: those of the tables, then those of derived tasks.
+    pub fn columns(&self) -> Result<Vec<Column>> {
+        (0..self.counts()?.columns).map(|column| self.column_info(column)).collect()
+    }
+
+    /// All its foreign keys, by number.
+    pub fn keys(&self) -> Result<Vec<ForeignKey>> {
+        (0..self.counts()?.keys).map(|key| self.key_info(key)).collect()
+    }
+
+    /// All its tasks, by number.
+    pub fn tasks(&self) -> Result<Vec<Task>> {
+        (0..self.counts()?.tasks).map(|task| self.task_info(task)).collect()
+    }
+
     /// A table by its number.
     pub fn table_info(&self, table: u32) -> Result<Table> {
         ffi::table_info(&self.0, table)
@@ -186,6 +242,17 @@ impl Store {
     /// A task by its number.
     pub fn task_info(&self, task: u32) -> Result<Task> {
         ffi::task_info(&self.0, task)
+    }
+
+    /// The number of a table; [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument) names
+    /// those that there are.
+    pub fn table(&self, name: &str) -> Result<u32> {
+        ffi::find_table(&self.0, name)
+    }
+
+    /// The number of a task, likewise.
+    pub fn task(&self, name: &str) -> Result<u32> {
+        ffi::find_task(&self.0, name)
     }
 
     /// The number of a column of a table.
@@ -251,6 +318,11 @@ impl Store {
         if rest.is_empty() { Ok(parts) } else { Err(is_cut()) }
     }
 
+    /// The same, if they are UTF-8.
+    pub fn row_key_str(&self, row: u32) -> Result<Vec<&str>> {
+        self.row_key(row)?.into_iter().map(utf8).collect()
+    }
+
     /// The row of a table with a primary key, by the texts of its parts.
     pub fn find<P: AsRef<[u8]>>(&self, table: u32, parts: &[P]) -> Result<Option<u32>> {
         let mut key = Vec::new();
@@ -262,6 +334,15 @@ impl Store {
             key.extend(part);
         }
         ffi::find_row(&self.0, table, &key)
+    }
+
+    /// The rows of many keys, each as in [`Store::find`].
+    pub fn find_all<K: AsRef<[P]>, P: AsRef<[u8]>>(
+        &self,
+        table: u32,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<u32>>> {
+        keys.into_iter().map(|key| self.find(table, key.as_ref())).collect()
     }
 
     /// All vectors of a kind, one after the other, as the bits of float16, and their width.

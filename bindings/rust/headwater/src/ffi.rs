@@ -2,21 +2,22 @@
 //!
 //! Each block says by which sentence of headwater.h it is right. What this module lets out is safe.
 
-use std::ffi::{CStr, CString, c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+mod store;
+
+use std::ffi::{CStr, CString, c_char};
 use std::ptr::{NonNull, null, null_mut};
 use std::time::Duration;
 
 use headwater_sys as sys;
 
+pub(crate) use store::*;
+
 use crate::batch::Dtype;
-use crate::contents::{Cell, Column, ForeignKey, Seeds, SemanticType, Table, Task};
 use crate::error::{Error, Result};
 use crate::options::{Options, Resolved};
 use crate::sampler::Split;
 use crate::state::Facts;
-use crate::store::{Load, Store};
+use crate::store::Store;
 
 // ---- calls ---------------------------------------------------------------------------------
 
@@ -39,7 +40,7 @@ fn call(function: impl FnOnce(*mut sys::hw_error) -> sys::hw_status) -> Result<b
 ///
 /// # Safety
 /// It begins with struct_bytes, and zero bytes are a value of it.
-unsafe trait Filled: Copy {}
+pub(crate) unsafe trait Filled: Copy {}
 
 macro_rules! filled {
     ($($name:ident)+) => {
@@ -51,11 +52,12 @@ macro_rules! filled {
 }
 filled! {
     hw_store_counts hw_table_info hw_column_info hw_key_info hw_task_info hw_cell hw_seeds
+    hw_verification
     hw_shape hw_sampler_stats hw_target_stats hw_tensor hw_sampler_options
 }
 
 /// The struct with its size set, and nothing else.
-fn empty<T: Filled>() -> T {
+pub(crate) fn empty<T: Filled>() -> T {
     let mut made = std::mem::MaybeUninit::<T>::zeroed();
     // SAFETY: Filled: the first member is a usize, and zeros are a value.
     unsafe {
@@ -141,301 +143,6 @@ unsafe impl Sync for SamplerHandle {}
 // SAFETY: the same; Sync is not needed, as `next` takes it mutably.
 unsafe impl Send for PassHandle {}
 
-// ---- store ---------------------------------------------------------------------------------
-
-pub(crate) fn open_store(path: &Path, load: Load) -> Result<StoreHandle> {
-    // SAFETY: a number.
-    let abi = unsafe { sys::hw_abi() };
-    if abi < sys::HW_ABI {
-        let expected = sys::HW_ABI;
-        let message = format!("the library has ABI {abi}, and this crate needs {expected}");
-        return Err(Error::bad_argument(message));
-    }
-    let bytes = path.as_os_str().as_bytes();
-    let text = CString::new(bytes)
-        .map_err(|_| Error::bad_argument(format!("{} holds a zero byte", path.display())))?;
-    let load = match load {
-        Load::Mmap => sys::HW_LOAD_MMAP,
-        Load::Ram => sys::HW_LOAD_RAM,
-    };
-    // SAFETY: a terminated path, and outputs of this frame.
-    let open = |store, error| unsafe { sys::hw_store_open(text.as_ptr(), load, store, error) };
-    out(null_mut(), open).map(StoreHandle::of)
-}
-
-pub(crate) fn fingerprint(store: &StoreHandle) -> String {
-    // SAFETY: hex digits and a zero, of the store.
-    unsafe { text_of(sys::hw_store_fingerprint(store.get())) }
-}
-
-pub(crate) fn counts(store: &StoreHandle) -> Result<sys::hw_store_counts> {
-    // SAFETY: `counts` has its size set, here and in every `read`.
-    read(|counts, error| unsafe { sys::hw_store_get_counts(store.get(), counts, error) })
-}
-
-/// A list that the store has, which lasts as long as the store.
-///
-/// # Safety
-/// `start` has `count` elements in the store's memory, or is NULL.
-unsafe fn list_of<T>(_store: &StoreHandle, start: *const T, count: usize) -> &[T] {
-    if start.is_null() || count == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's; the map is aligned, never written, and there until the last reference
-    // to the store is dropped, of which `_store` is one.
-    unsafe { std::slice::from_raw_parts(start, count) }
-}
-
-/// None for the number that C has for none.
-fn number(number: u32) -> Option<u32> {
-    (number != u32::MAX).then_some(number)
-}
-
-pub(crate) fn table_info(store: &StoreHandle, table: u32) -> Result<Table> {
-    // SAFETY: as counts.
-    let read = read::<sys::hw_table_info>(|info, error| unsafe {
-        sys::hw_store_table_info(store.get(), table, info, error)
-    })?;
-    let count = read.primary_key_count as usize;
-    // SAFETY: "names end with a zero", and lists are the store's.
-    let (name, key) = unsafe { (text_of(read.name), list_of(store, read.primary_key, count)) };
-    Ok(Table {
-        name,
-        rows: read.first_row..read.first_row + read.row_count,
-        columns: read.first_column..read.first_column + read.column_count,
-        keys: read.first_key..read.first_key + read.key_count,
-        temporal_column: number(read.temporal_column),
-        is_keyed: read.is_keyed != 0,
-        primary_key: key.to_vec(),
-    })
-}
-
-pub(crate) fn column_info(store: &StoreHandle, column: u32) -> Result<Column> {
-    // SAFETY: as counts.
-    let read = read::<sys::hw_column_info>(|info, error| unsafe {
-        sys::hw_store_column_info(store.get(), column, info, error)
-    })?;
-    Ok(Column {
-        // SAFETY: as of tables.
-        name: unsafe { text_of(read.name) },
-        table: number(read.table),
-        semantic_type: SemanticType::of_number(read.stype)?,
-        categories: read.first_category..read.first_category + read.category_count,
-        mean: read.mean,
-        std: read.std,
-        values: read.value_count,
-        nulls: read.null_count,
-    })
-}
-
-pub(crate) fn key_info(store: &StoreHandle, key: u32) -> Result<ForeignKey> {
-    // SAFETY: as counts.
-    let read = read::<sys::hw_key_info>(|info, error| unsafe {
-        sys::hw_store_key_info(store.get(), key, info, error)
-    })?;
-    let count = read.column_count as usize;
-    // SAFETY: as of tables.
-    let (name, columns) = unsafe { (text_of(read.name), list_of(store, read.columns, count)) };
-    Ok(ForeignKey {
-        name,
-        child_table: read.child_table,
-        parent_table: read.parent_table,
-        columns: columns.to_vec(),
-        edges: read.edge_count,
-        nulls: read.null_count,
-        dangling: read.dangling_count,
-    })
-}
-
-pub(crate) fn task_info(store: &StoreHandle, task: u32) -> Result<Task> {
-    // SAFETY: as counts.
-    let read = read::<sys::hw_task_info>(|info, error| unsafe {
-        sys::hw_store_task_info(store.get(), task, info, error)
-    })?;
-    Ok(Task {
-        // SAFETY: as of tables.
-        name: unsafe { text_of(read.name) },
-        anchor_table: read.anchor_table,
-        target_column: read.target_column,
-        target_type: SemanticType::of_number(read.target_stype)?,
-        is_cell: read.is_cell != 0,
-        seeds: read.seed_count,
-    })
-}
-
-pub(crate) fn find_column(store: &StoreHandle, table: &str, name: &str) -> Result<u32> {
-    let (table, name) = (c_text(table)?, c_text(name)?);
-    // SAFETY: as find_table.
-    out(0, |column, error| unsafe {
-        let (table, name) = (table.as_ptr(), name.as_ptr());
-        sys::hw_store_find_column(store.get(), table, name, column, error)
-    })
-}
-
-pub(crate) fn find_key(store: &StoreHandle, name: &str) -> Result<u32> {
-    let name = c_text(name)?;
-    // SAFETY: as find_table.
-    out(0, |key, error| unsafe { sys::hw_store_find_key(store.get(), name.as_ptr(), key, error) })
-}
-
-/// A text of the store that a function gives as its start and its bytes.
-fn bytes_of<T>(
-    store: &StoreHandle,
-    function: impl FnOnce(*mut *const T, *mut usize, *mut sys::hw_error) -> sys::hw_status,
-) -> Result<&[u8]> {
-    let (mut start, mut bytes) = (null(), 0);
-    call(|error| function(&mut start, &mut bytes, error))?;
-    // SAFETY: the functions that are given here hand out views of the map.
-    Ok(unsafe { list_of(store, start.cast::<u8>(), bytes) })
-}
-
-pub(crate) fn category(store: &StoreHandle, category: u32) -> Result<&[u8]> {
-    // SAFETY: outputs of bytes_of, here and below.
-    bytes_of(store, |text, bytes, error| unsafe {
-        sys::hw_store_category(store.get(), category, text, bytes, error)
-    })
-}
-
-pub(crate) fn text(store: &StoreHandle, index: u32) -> Result<&[u8]> {
-    // SAFETY: as category.
-    bytes_of(store, |text, bytes, error| unsafe {
-        sys::hw_store_text(store.get(), index, text, bytes, error)
-    })
-}
-
-pub(crate) fn row_key(store: &StoreHandle, row: u32) -> Result<&[u8]> {
-    // SAFETY: as category.
-    bytes_of(store, |key, bytes, error| unsafe {
-        sys::hw_store_row_key(store.get(), row, key, bytes, error)
-    })
-}
-
-pub(crate) fn find_row(store: &StoreHandle, table: u32, key: &[u8]) -> Result<Option<u32>> {
-    // SAFETY: the key is there for the call.
-    out(0, |row, error| unsafe {
-        sys::hw_store_find(store.get(), table, key.as_ptr().cast(), key.len(), row, error)
-    })
-    .map(number)
-}
-
-pub(crate) fn cell(store: &StoreHandle, row: u32, column: u32) -> Result<Cell> {
-    // SAFETY: as counts.
-    let read = read::<sys::hw_cell>(|cell, error| unsafe {
-        sys::hw_store_cell(store.get(), row, column, cell, error)
-    })?;
-    if read.is_null != 0 {
-        return Ok(Cell::Null);
-    }
-    Ok(match SemanticType::of_number(read.stype)? {
-        SemanticType::Identifier => Cell::Identifier,
-        SemanticType::Numerical => Cell::Number(read.number),
-        SemanticType::Timestamp | SemanticType::Ignored => Cell::Time(read.time_us),
-        SemanticType::Boolean => Cell::Boolean(read.number != 0.0),
-        SemanticType::Categorical => Cell::Category(read.index),
-        SemanticType::Text => Cell::Text(read.index),
-    })
-}
-
-pub(crate) fn row_table(store: &StoreHandle, row: u32) -> Result<u32> {
-    // SAFETY: outputs of `out`, here and below.
-    out(0, |table, error| unsafe { sys::hw_store_row_table(store.get(), row, table, error) })
-}
-
-pub(crate) fn row_time(store: &StoreHandle, row: u32) -> Result<i64> {
-    // SAFETY: as row_table.
-    out(0, |time, error| unsafe { sys::hw_store_row_time(store.get(), row, time, error) })
-}
-
-pub(crate) fn parent(store: &StoreHandle, row: u32, key: u32) -> Result<Option<u32>> {
-    // SAFETY: as row_table.
-    out(0, |parent, error| unsafe { sys::hw_store_parent(store.get(), row, key, parent, error) })
-        .map(number)
-}
-
-pub(crate) fn children(store: &StoreHandle, row: u32, key: u32) -> Result<&[u32]> {
-    let (mut start, mut count) = (null(), 0);
-    // SAFETY: outputs of this frame.
-    call(|error| unsafe {
-        sys::hw_store_children(store.get(), row, key, &mut start, &mut count, error)
-    })?;
-    // SAFETY: "a view of the map".
-    Ok(unsafe { list_of(store, start, count as usize) })
-}
-
-pub(crate) fn vectors(
-    store: &StoreHandle,
-    kind: sys::hw_embedding_kind,
-    width: usize,
-) -> Result<&[u16]> {
-    let (mut start, mut count) = (null(), 0);
-    // SAFETY: outputs of this frame.
-    call(|error| unsafe {
-        sys::hw_store_vectors(store.get(), kind, &mut start, &mut count, error)
-    })?;
-    // SAFETY: "float16 [count, text_dim], a view of the map", of which `width` is text_dim.
-    Ok(unsafe { list_of(store, start.cast::<u16>(), count as usize * width) })
-}
-
-pub(crate) fn seeds(store: &StoreHandle, task: u32) -> Result<Seeds<'_>> {
-    // SAFETY: as counts.
-    let read = read::<sys::hw_seeds>(|seeds, error| unsafe {
-        sys::hw_store_seeds(store.get(), task, seeds, error)
-    })?;
-    let count = read.count as usize;
-    // SAFETY: "views of the map, all [count]"; only label_times may be NULL.
-    Ok(unsafe {
-        Seeds {
-            anchors: list_of(store, read.anchors, count),
-            times: list_of(store, read.obs_times, count),
-            targets: list_of(store, read.targets, count),
-            states: list_of(store, read.states, count),
-            positions: list_of(store, read.positions, count),
-            label_times: (!read.label_times.is_null())
-                .then(|| list_of(store, read.label_times, count)),
-        }
-    })
-}
-
-pub(crate) fn find_table(store: &StoreHandle, name: &str) -> Result<u32> {
-    let name = c_text(name)?;
-    // SAFETY: a terminated name, and outputs of this frame.
-    out(0, |table, error| unsafe {
-        sys::hw_store_find_table(store.get(), name.as_ptr(), table, error)
-    })
-}
-
-pub(crate) fn find_task(store: &StoreHandle, name: &str) -> Result<u32> {
-    let name = c_text(name)?;
-    // SAFETY: as find_table.
-    out(0, |task, error| unsafe {
-        sys::hw_store_find_task(store.get(), name.as_ptr(), task, error)
-    })
-}
-
-pub(crate) fn metadata(store: &StoreHandle) -> Result<&str> {
-    // SAFETY: as category.
-    let text = bytes_of(store, |text, bytes, error| unsafe {
-        sys::hw_store_metadata(store.get(), text, bytes, error)
-    })?;
-    std::str::from_utf8(text)
-        .map_err(|error| Error::of_status(sys::HW_BAD_STORE, format!("metadata.json: {error}")))
-}
-
-pub(crate) fn verify(store: &StoreHandle) -> Result<Vec<String>> {
-    extern "C" fn fault(context: *mut c_void, message: *const c_char) {
-        // A panic must not cross C: of a full memory the process ends anyway.
-        // SAFETY: the Vec of below, which nobody else has during the call, and a message.
-        unsafe { (*context.cast::<Vec<String>>()).push(text_of(message)) };
-    }
-    let mut faults = Vec::<String>::new();
-    let context = (&raw mut faults).cast::<c_void>();
-    // SAFETY: the callback runs within the call, in this thread.
-    out(0, |count, error| unsafe {
-        sys::hw_store_verify(store.get(), Some(fault), context, count, error)
-    })?;
-    Ok(faults)
-}
-
 // ---- sampler -------------------------------------------------------------------------------
 
 /// Calls a function with C's struct of options, whose lists are there for the call: "structs,
@@ -518,6 +225,15 @@ pub(crate) fn shape(sampler: &SamplerHandle) -> Result<sys::hw_shape> {
 pub(crate) fn stats(sampler: &SamplerHandle) -> Result<sys::hw_sampler_stats> {
     // SAFETY: as counts.
     read(|stats, error| unsafe { sys::hw_sampler_get_stats(sampler.get(), stats, error) })
+}
+
+pub(crate) fn splits(sampler: &SamplerHandle, task: u32, count: u32) -> Result<Vec<u8>> {
+    let mut splits = vec![0; count as usize];
+    // SAFETY: `count` bytes of this frame.
+    call(|error| unsafe {
+        sys::hw_sampler_splits(sampler.get(), task, splits.as_mut_ptr(), count, error)
+    })?;
+    Ok(splits)
 }
 
 pub(crate) fn seed_count(sampler: &SamplerHandle, split: Split, task: u32) -> Result<u32> {
@@ -744,8 +460,6 @@ pub(crate) fn elements<T: Element>(bytes: &[u8]) -> &[T] {
 
 pub(crate) struct PoolHandle {
     pool: NonNull<sys::hw_seed_pool>,
-    table_base: usize,
-    position_count: usize,
 }
 
 // SAFETY: "One thread at a time": it moves, and is not Sync.
@@ -758,13 +472,6 @@ impl Drop for PoolHandle {
     }
 }
 
-impl PoolHandle {
-    /// What is added to the number of a table where functions say a task; 0 without seed tables.
-    pub(crate) fn table_base(&self) -> usize {
-        self.table_base
-    }
-}
-
 pub(crate) struct Drawn {
     pub(crate) task: u32,
     pub(crate) seeds: Vec<u32>,
@@ -774,24 +481,38 @@ pub(crate) struct Drawn {
     pub(crate) labels: Vec<f64>,
 }
 
-pub(crate) fn open_pool(
+pub(crate) fn open_pool<T>(
     store: &Store,
     options: &Options,
     split: Split,
     require_label: bool,
-) -> Result<PoolHandle> {
-    with_options(store, options, |raw, _| {
+    made: impl FnOnce(PoolHandle, &sys::hw_sampler_options, Resolved<'_>) -> Result<T>,
+) -> Result<T> {
+    with_options(store, options, |raw, resolved| {
         // SAFETY: as open_sampler; no label columns. A pool retains its store.
         let pool = out(null_mut(), |pool, error| unsafe {
             let (split, labels) = (split.number(), u8::from(require_label));
             sys::hw_seed_pool_open(store.0.get(), raw, split, labels, null(), pool, error)
         })?;
         let pool = NonNull::new(pool).expect("HW_OK comes with a pool");
-        let counts = counts(&store.0)?;
-        let (tasks, tables) = (counts.task_count as usize, counts.table_count as usize);
-        let table_base = if options.has_seed_tables() { tasks } else { 0 };
-        Ok(PoolHandle { pool, table_base, position_count: tasks + tables })
+        made(PoolHandle { pool }, raw, resolved)
     })
+}
+
+/// Seeds drawn by task, as `position`, and calls of `pool_next`.
+pub(crate) fn pool_position(pool: &PoolHandle, count: usize) -> (Vec<u64>, u64) {
+    let (mut positions, mut batches) = (vec![0; count], 0);
+    // SAFETY: `count` is that of C: "as in hw_sampler_get_position".
+    unsafe {
+        let (pool, at) = (pool.pool.as_ptr(), positions.as_mut_ptr());
+        sys::hw_seed_pool_get_position(pool, at, &mut batches);
+    }
+    (positions, batches)
+}
+
+pub(crate) fn pool_set_position(pool: &mut PoolHandle, positions: &[u64], batches: u64) {
+    // SAFETY: as pool_position, by which the caller has the length.
+    unsafe { sys::hw_seed_pool_set_position(pool.pool.as_ptr(), positions.as_ptr(), batches) }
 }
 
 pub(crate) fn pool_len(pool: &PoolHandle) -> u64 {
@@ -808,13 +529,6 @@ pub(crate) fn pool_keep(pool: &mut PoolHandle, first: u32, step: u32, most: u32)
     // SAFETY: numbers.
     call(|error| unsafe { sys::hw_seed_pool_keep(pool.pool.as_ptr(), first, step, most, error) })?;
     Ok(())
-}
-
-/// Sets how many seeds were drawn of each task to the same number.
-pub(crate) fn pool_set_drawn(pool: &mut PoolHandle, drawn: u64) {
-    let positions = vec![drawn; pool.position_count];
-    // SAFETY: as many positions as there are tasks, or with seed tables tables behind them.
-    unsafe { sys::hw_seed_pool_set_position(pool.pool.as_ptr(), positions.as_ptr(), 0) }
 }
 
 pub(crate) fn pool_next(pool: &mut PoolHandle, count: usize) -> Result<Drawn> {

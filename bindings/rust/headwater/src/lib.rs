@@ -35,22 +35,25 @@ mod epoch;
 mod error;
 #[allow(unsafe_code)]
 mod ffi;
+mod json;
 #[rustfmt::skip]
 mod option_table;
 mod options;
 mod sampler;
 mod seeds;
 mod state;
+mod stats;
 mod store;
 
 pub use batch::{Array, Batch, Dtype, SharedArray};
-pub use contents::{Cell, Column, ForeignKey, Seeds, SemanticType, Table, Task, VectorsOf};
+pub use contents::{Cell, Column, ForeignKey, Known, Seeds, SemanticType, Table, Task, VectorsOf};
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind, Result};
 pub use ffi::{Element, hash64};
 pub use option_table::*;
 pub use options::Options;
-pub use sampler::{Sampler, SamplerStats, Shape, Split, TargetStats};
+pub use sampler::{Sampler, Shape, Split, TargetStats};
 pub use seeds::{DrawnSeeds, SeedPool};
 pub use state::State;
-pub use store::{Counts, Load, Store};
+pub use stats::SamplerStats;
+pub use store::{Counts, Load, Store, StoreOptions, Verify};

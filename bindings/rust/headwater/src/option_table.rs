@@ -1,8 +1,8 @@
 // Written by tools/rust_options.py from the table of options that the C library has.
 use headwater_sys as sys;
 
+use crate::json::Json;
 use crate::options::Options;
-use crate::state::Json;
 
 /// The words of the option `shard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -60,7 +60,8 @@ impl Options {
 
     /// The numbers that the store has for names, ascending as in Python, and their weights.
     pub(crate) fn resolved(&self, store: &Store) -> Result<Resolved<'_>> {
-        let (task_count, all) = (store.counts()?.tasks, store.tasks()?);
+        let task_count = store.counts()?.tasks;
+        let all: Vec<String> = store.tasks()?.into_iter().map(|task| task.name).collect();
         let (kind, names, base) = match (&self.seed_tables, &self.tasks) {
             (Some(_), Some(_)) => {
                 return Err(Error::bad_argument("give either tasks or seed_tables"));
@@ -109,4 +110,11 @@ pub(crate) struct Resolved<'o> {
     pub(crate) weights: Option<Vec<f64>>,
     /// Names, with the numbers by which functions of C know them: tables come behind the tasks.
     pub(crate) seeds: Vec<(String, u32)>,
+}
+
+impl Resolved<'_> {
+    /// Of the tasks or seed tables, in the order of their numbers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.seeds.iter().map(|(name, _)| name.as_str())
+    }
 }

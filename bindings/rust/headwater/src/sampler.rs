@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::ffi;
 use crate::options::Options;
 use crate::state::Facts;
+use crate::stats::SamplerStats;
 use crate::store::Store;
 
 /// A part of a task's seeds.
@@ -26,11 +27,22 @@ pub enum Split {
 }
 
 impl Split {
+    const ALL: [Split; 3] = [Split::Train, Split::Val, Split::Test];
+
     pub(crate) fn number(self) -> sys::hw_split {
         match self {
             Split::Train => sys::HW_TRAIN,
             Split::Val => sys::HW_VAL,
             Split::Test => sys::HW_TEST,
+        }
+    }
+
+    /// The word, as Python takes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Split::Train => "train",
+            Split::Val => "val",
+            Split::Test => "test",
         }
     }
 }
@@ -51,10 +63,22 @@ pub struct Shape {
     pub parent_slots: usize,
     /// Seeds that a batch owns: B without packing.
     pub contexts_per_batch: usize,
+    /// T, the most of them in one sequence: 1 without packing.
+    pub contexts_per_sequence: usize,
+    /// Cells of a context at most: S without packing.
+    pub context_length: usize,
+    /// Rows of a context at most: R without packing.
+    pub max_context_rows: usize,
     /// M, masked cells of one type in a sequence at most; 0 where no cell is masked.
     pub max_targets_per_type: usize,
-    /// Most cells of a batch of the flat layout; 0 in others.
+    /// U of a batch with more than `usual_texts` texts; 0 with resident texts.
+    pub text_budget: usize,
+    /// U of a batch with no more texts than that.
+    pub usual_texts: usize,
+    /// Flat: cells of a batch at most; else 0.
     pub cells_per_batch: usize,
+    /// Flat: rows of a batch at most; else 0.
+    pub rows_per_batch: usize,
 }
 
 /// The targets of a task among the seeds of train.
@@ -73,22 +97,6 @@ pub struct TargetStats {
     pub column_mean: f64,
     /// See `column_mean`.
     pub column_std: f64,
-}
-
-/// What a sampler did since it was opened; times are summed over threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-#[non_exhaustive]
-pub struct SamplerStats {
-    pub batches: u64,
-    pub cells: u64,
-    pub padded_cells: u64,
-    pub rows: u64,
-    pub producer_wait: Duration,
-    pub consumer_wait: Duration,
-    pub threads: u32,
-    /// Memory of the batches that are there, those handed out included.
-    pub slab_bytes: u64,
 }
 
 /// Makes batches ahead of their reader, by threads of C. Cloning is cheap: clones are the same
@@ -140,7 +148,7 @@ impl Sampler {
     /// One pass over the seeds of a task in a split, each once over all ranks. The same index
     /// gives the same contexts.
     pub fn epoch(&self, split: Split, task: &str, index: u32) -> Result<Epoch> {
-        let task = self.task(task)?;
+        let task = self.facts.sources.number(task)?;
         ffi::open_pass(&self.handle, split, task, index).map(|pass| Epoch::new(self, pass))
     }
 
@@ -157,18 +165,52 @@ impl Sampler {
             let (seeds, epochs) = (seeds.len(), epochs.len());
             return Err(Error::bad_argument(format!("{seeds} seeds have {epochs} epochs")));
         }
-        let task = self.task(task)?;
+        let task = self.facts.sources.number(task)?;
         ffi::open_chosen(&self.handle, task, seeds, epochs).map(|pass| Epoch::new(self, pass))
+    }
+
+    /// One batch of chosen seeds, at most as many as a batch has ([`Shape::contexts_per_batch`]);
+    /// as in [`Sampler::epoch_of`]. Not with [`Layout::Flat`](crate::Layout::Flat), where it
+    /// depends on the seeds how many have room.
+    pub fn batch_of(&self, task: &str, seeds: &[u32], epochs: &[u32]) -> Result<Batch> {
+        if self.facts.is_flat {
+            let message = "batch_of does not go with layout 'flat'; use epoch_of";
+            return Err(Error::bad_argument(message));
+        }
+        let (count, most) = (seeds.len(), self.shape()?.contexts_per_batch);
+        if count > most {
+            return Err(Error::bad_argument(format!(
+                "{count} seeds, expected at most {most}, what a batch has; epoch_of takes any \
+                 number"
+            )));
+        }
+        let mut epoch = self.epoch_of(task, seeds, epochs)?;
+        epoch.next().expect("a pass over chosen seeds has a batch, be it an empty one")
+    }
+
+    /// The split of every seed of a task, in the order of [`Store::seeds`], or of every row of a
+    /// seed table; `None`: it is in none.
+    pub fn splits(&self, task: &str) -> Result<Vec<Option<Split>>> {
+        let (number, tasks) = (self.facts.sources.number(task)?, self.store.counts()?.tasks);
+        let count = match number.checked_sub(tasks) {
+            Some(table) => self.store.table_info(table)?.rows.len() as u32,
+            None => self.store.task_info(number)?.seeds,
+        };
+        let found = ffi::splits(&self.handle, number, count)?;
+        let split_of = |number: u8| {
+            Split::ALL.into_iter().find(|split| split.number() == sys::hw_split::from(number))
+        };
+        Ok(found.into_iter().map(split_of).collect())
     }
 
     /// Seeds of a task in a split, over all ranks.
     pub fn seed_count(&self, split: Split, task: &str) -> Result<u32> {
-        ffi::seed_count(&self.handle, split, self.task(task)?)
+        ffi::seed_count(&self.handle, split, self.facts.sources.number(task)?)
     }
 
     /// The targets of a task among the seeds of train.
     pub fn target_stats(&self, task: &str) -> Result<TargetStats> {
-        let read = ffi::target_stats(&self.handle, self.task(task)?)?;
+        let read = ffi::target_stats(&self.handle, self.facts.sources.number(task)?)?;
         Ok(TargetStats {
             train_count: read.train_count,
             null_count: read.null_count,
@@ -195,43 +237,30 @@ impl Sampler {
             text_dim: read.text_dim as usize,
             parent_slots: read.parent_slots as usize,
             contexts_per_batch: read.contexts_per_batch as usize,
+            contexts_per_sequence: read.contexts_per_sequence as usize,
+            context_length: read.context_length as usize,
+            max_context_rows: read.max_context_rows as usize,
             max_targets_per_type: read.max_targets_per_type as usize,
+            text_budget: read.text_budget as usize,
+            usual_texts: read.usual_texts as usize,
             cells_per_batch: read.cells_per_batch as usize,
+            rows_per_batch: read.rows_per_batch as usize,
         })
     }
 
     /// What it did so far.
     pub fn stats(&self) -> Result<SamplerStats> {
-        let read = ffi::stats(&self.handle)?;
-        Ok(SamplerStats {
-            batches: read.batches,
-            cells: read.cells,
-            padded_cells: read.padded_cells,
-            rows: read.rows,
-            producer_wait: Duration::from_nanos(read.producer_wait_ns),
-            consumer_wait: Duration::from_nanos(read.consumer_wait_ns),
-            threads: read.threads,
-            slab_bytes: read.slab_bytes,
-        })
+        ffi::stats(&self.handle).map(|read| SamplerStats::of(&read))
+    }
+
+    /// The same in the text format of Prometheus, with the names of Python.
+    pub fn stats_prometheus(&self) -> Result<String> {
+        Ok(self.stats()?.prometheus(&ffi::shape(&self.handle)?, self.facts.rank))
     }
 
     /// Ends production. Whoever waits for a batch gets an error of kind
     /// [`ShutDown`](crate::ErrorKind::ShutDown); batches that were handed out stay valid.
     pub fn shutdown(&self) {
         ffi::shutdown(&self.handle);
-    }
-
-    /// The number of a task, or with seed tables of a table, as functions of C take it.
-    pub(crate) fn task(&self, name: &str) -> Result<u32> {
-        match self.facts.seeds.iter().find(|(other, _)| other == name) {
-            Some((_, number)) => Ok(*number),
-            None => {
-                let names: Vec<&str> =
-                    self.facts.seeds.iter().map(|(own, _)| own.as_str()).collect();
-                let names = names.join("', '");
-                let message = format!("the sampler has no '{name}': it has '{names}'");
-                Err(Error::bad_argument(message))
-            }
-        }
     }
 }

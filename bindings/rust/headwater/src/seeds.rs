@@ -3,15 +3,49 @@
 
 use crate::error::{Error, Result};
 use crate::ffi;
-use crate::options::Options;
+use crate::json::Json;
+use crate::options::{Options, Resolved};
 use crate::sampler::{Sampler, Split};
+use crate::state::deciding_pool;
 use crate::store::Store;
+
+/// The tasks or seed tables that were chosen.
+pub(crate) struct Sources {
+    /// Names, with the numbers by which C knows them; ascending.
+    pub(crate) seeds: Vec<(String, u32)>,
+    /// Positions of a stream: of the store's tasks, and with seed tables of its tables.
+    pub(crate) position_count: usize,
+}
+
+impl Sources {
+    pub(crate) fn new(store: &Store, options: &Options, resolved: Resolved<'_>) -> Result<Sources> {
+        let counts = store.counts()?;
+        let tables = if options.has_seed_tables() { counts.tables } else { 0 };
+        let position_count = (counts.tasks + tables) as usize;
+        Ok(Sources { seeds: resolved.seeds, position_count })
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Result<u32> {
+        let found = self.seeds.iter().find(|(other, _)| other == name);
+        found.map(|(_, number)| *number).ok_or_else(|| {
+            let names: Vec<&str> = self.seeds.iter().map(|(own, _)| own.as_str()).collect();
+            let names = names.join("', '");
+            Error::bad_argument(format!("the sampler has no '{name}': it has '{names}'"))
+        })
+    }
+}
 
 /// The seeds of one split, in the order in which a sampler of the same options draws them.
 pub struct SeedPool {
-    pool: ffi::PoolHandle,
-    names: Vec<String>,
-    seed_lists: usize,
+    pub(crate) pool: ffi::PoolHandle,
+    pub(crate) store: Store,
+    pub(crate) sources: Sources,
+    /// The options that decide its seeds, but for the rank.
+    pub(crate) deciding: Vec<(String, Json)>,
+    /// Rank and number of ranks: those of the options, and those that it was partitioned for.
+    ranks: [(u32, u32); 2],
+    /// Seeds of each task at most.
+    pub(crate) most: u32,
 }
 
 /// Seeds of one task, which [`Sampler::epoch_of`](crate::Sampler::epoch_of) makes contexts of.
@@ -41,10 +75,18 @@ impl SeedPool {
         split: Split,
         require_label: bool,
     ) -> Result<SeedPool> {
-        let names = if options.has_seed_tables() { store.tables()? } else { store.tasks()? };
-        let seed_lists = options.resolved(store)?.seeds.len();
-        let pool = ffi::open_pool(store, options, split, require_label)?;
-        Ok(SeedPool { pool, names, seed_lists })
+        ffi::open_pool(store, options, split, require_label, |pool, raw, resolved| {
+            let are_tables = options.has_seed_tables();
+            let deciding = deciding_pool(raw, &resolved, are_tables, split, require_label);
+            Ok(SeedPool {
+                pool,
+                store: store.clone(),
+                sources: Sources::new(store, options, resolved)?,
+                deciding,
+                ranks: [(raw.rank, raw.world_size.max(1)), (0, 1)],
+                most: u32::MAX,
+            })
+        })
     }
 
     /// The seeds of one task of a sampler, or with seed tables of one table, in the order of its
@@ -55,7 +97,7 @@ impl SeedPool {
         task: &str,
         require_label: bool,
     ) -> Result<SeedPool> {
-        sampler.task(task)?;
+        sampler.facts.sources.number(task)?;
         SeedPool::new(sampler.store(), &sampler.options().of_one(task), split, require_label)
     }
 
@@ -86,29 +128,40 @@ impl SeedPool {
     /// Has of each task's seeds, in stored order, those numbered `first`, `first + step`, ..., at
     /// most `most`, for all epochs, and begins anew. Another call starts from all seeds again.
     pub fn keep(&mut self, first: u32, step: u32, most: u32) -> Result<()> {
-        ffi::pool_keep(&mut self.pool, first, step, most)
+        ffi::pool_keep(&mut self.pool, first, step, most)?;
+        (self.ranks[1], self.most) = ((first, step), most);
+        Ok(())
     }
 
     /// All seeds of a pool of one task, in the order of an epoch; the pool then stands at its end.
     pub fn epoch(&mut self, index: u32) -> Result<DrawnSeeds> {
-        if self.seed_lists > 1 {
-            let message = format!("the pool is of {} tasks, expected one", self.seed_lists);
+        let tasks = self.sources.seeds.len();
+        if tasks > 1 {
+            let message = format!("the pool is of {tasks} tasks, expected one");
             return Err(Error::bad_argument(message));
         }
         let count = self.len();
-        ffi::pool_set_drawn(&mut self.pool, u64::from(index) * count);
+        let drawn = vec![u64::from(index) * count; self.sources.position_count];
+        ffi::pool_set_position(&mut self.pool, &drawn, 0);
         self.next_batch(usize::try_from(count).expect("a task has at most 2^32 seeds"))
+    }
+
+    /// The rank and the number of ranks whose part of all seeds it has.
+    pub(crate) fn part(&self) -> (u64, u64) {
+        let [(rank, world), (part, parts)] =
+            self.ranks.map(|(rank, world)| (u64::from(rank), u64::from(world)));
+        (rank + part * world, world * parts)
     }
 
     /// The next `count` seeds of one task, which run on into its next epoch. None are in it if the
     /// task has none in this pool.
     pub fn next_batch(&mut self, count: usize) -> Result<DrawnSeeds> {
         let drawn = ffi::pool_next(&mut self.pool, count)?;
-        let task = drawn.task as usize;
-        // With seed tables numbers of tables come behind those of the tasks.
-        let place = task.checked_sub(self.pool.table_base()).unwrap_or(task);
+        let mut names = self.sources.seeds.iter();
+        let (task, _) =
+            names.find(|(_, number)| *number == drawn.task).expect("it is one of these");
         Ok(DrawnSeeds {
-            task: self.names[place].clone(),
+            task: task.clone(),
             seeds: drawn.seeds,
             epochs: drawn.epochs,
             rows: drawn.rows,

@@ -1,7 +1,7 @@
 //! An open store.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -18,6 +18,67 @@ pub enum Load {
     Ram,
 }
 
+/// Whether a store is read when it opens, to prove that its files hold what was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Verify {
+    /// Unless this machine did so before and no file has another device, inode, size or time
+    /// since. The folder `headwater/verified` of the user's cache remembers it, for Python too; if
+    /// there is none, every call reads them.
+    #[default]
+    Once,
+    /// Headers only, in no time for any size. What is damaged further in is not seen.
+    Header,
+    /// In any case, at about 4 GB/s from memory.
+    Full,
+}
+
+/// How a store is opened: [`Store::options`].
+///
+/// ```no_run
+/// use headwater::{Load, Store, Verify};
+///
+/// # fn main() -> headwater::Result<()> {
+/// let store = Store::options().load(Load::Ram).verify(Verify::Full).open("shop.store")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreOptions {
+    load: Load,
+    verify: Verify,
+}
+
+impl StoreOptions {
+    /// How its files are read; by default they are mapped.
+    pub fn load(mut self, load: Load) -> StoreOptions {
+        self.load = load;
+        self
+    }
+
+    /// Whether its files are proved; by default once on this machine.
+    pub fn verify(mut self, verify: Verify) -> StoreOptions {
+        self.verify = verify;
+        self
+    }
+
+    /// Opens a store, or one build inside it. [`ErrorKind::BadStore`](crate::ErrorKind::BadStore)
+    /// if it is missing, damaged, or of another version; the message has the file and the byte.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
+        let store = ffi::open_store(path.as_ref(), self.load)?;
+        if self.verify != Verify::Header {
+            ffi::check_files(&store, self.verify, verified_folder().as_deref())?;
+        }
+        Ok(Store(Arc::new(store)))
+    }
+}
+
+/// Of the user's cache, as the XDG rules name it.
+fn verified_folder() -> Option<PathBuf> {
+    let given = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = given("XDG_CACHE_HOME").or_else(|| Some(given("HOME")?.join(".cache")))?;
+    Some(cache.join("headwater").join("verified"))
+}
+
 /// How many of what a store has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
@@ -32,6 +93,10 @@ pub struct Counts {
     pub texts: u32,
     /// D_t, the width of vectors.
     pub text_dim: u32,
+    /// By which batches show all times: z = (microseconds - mean) / std.
+    pub time_mean_us: f64,
+    /// See `time_mean_us`.
+    pub time_std_us: f64,
 }
 
 /// A database as one immutable folder. Cloning is cheap: clones are the same store.
@@ -42,15 +107,14 @@ pub struct Counts {
 pub struct Store(pub(crate) Arc<ffi::StoreHandle>);
 
 impl Store {
-    /// Opens a store, or one build inside it. [`ErrorKind::BadStore`](crate::ErrorKind::BadStore)
-    /// if it is missing, damaged, or of another version.
+    /// Opens a store, or one build inside it, with the default [`StoreOptions`].
     pub fn open(path: impl AsRef<Path>) -> Result<Store> {
-        Store::open_with(path, Load::Mmap)
+        Store::options().open(path)
     }
 
-    /// The same, read as `load` says.
-    pub fn open_with(path: impl AsRef<Path>, load: Load) -> Result<Store> {
-        Ok(Store(Arc::new(ffi::open_store(path.as_ref(), load)?)))
+    /// How it is opened, for whoever wants it otherwise.
+    pub fn options() -> StoreOptions {
+        StoreOptions::default()
     }
 
     /// 32 hex digits over the contents.
@@ -70,28 +134,9 @@ impl Store {
             categories: read.category_count,
             texts: read.text_count,
             text_dim: read.text_dim,
+            time_mean_us: read.time_mean_us,
+            time_std_us: read.time_std_us,
         })
-    }
-
-    /// The number of a table; [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument) names
-    /// those that there are.
-    pub fn table(&self, name: &str) -> Result<u32> {
-        ffi::find_table(&self.0, name)
-    }
-
-    /// The number of a task, likewise.
-    pub fn task(&self, name: &str) -> Result<u32> {
-        ffi::find_task(&self.0, name)
-    }
-
-    /// The names of its tables, by number.
-    pub fn tables(&self) -> Result<Vec<String>> {
-        (0..self.counts()?.tables).map(|table| Ok(self.table_info(table)?.name)).collect()
-    }
-
-    /// The names of its tasks, by number.
-    pub fn tasks(&self) -> Result<Vec<String>> {
-        (0..self.counts()?.tasks).map(|task| Ok(self.task_info(task)?.name)).collect()
     }
 
     /// metadata.json of the store: JSON, which says what the store was built of.
@@ -99,9 +144,11 @@ impl Store {
         ffi::metadata(&self.0)
     }
 
-    /// Every fault in the contents; none if the store is sound. Reads all of it.
-    pub fn verify(&self) -> Result<Vec<String>> {
-        ffi::verify(&self.0)
+    /// Calls `fault` for every fault in the contents; how many there are, 0 if the store is sound.
+    /// Reads all of it, and proves more than [`Verify::Full`], by which a damaged store does not
+    /// open: open it with [`Verify::Header`].
+    pub fn verify(&self, mut fault: impl FnMut(&str)) -> Result<u64> {
+        ffi::verify(&self.0, &mut fault)
     }
 }
 

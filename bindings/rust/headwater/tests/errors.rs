@@ -3,8 +3,8 @@ mod common;
 
 use common::store;
 use headwater::{
-    Cell, Dtype, ErrorKind, Layout, Options, Sampler, SeedPool, SemanticType, Split, Store,
-    VectorsOf,
+    Cell, ContextLabels, Dtype, ErrorKind, Known, Layout, Options, Sampler, SeedPool, SemanticType,
+    Split, Store, VectorsOf, hash64,
 };
 
 fn kind_of(options: &Options) -> (ErrorKind, String) {
@@ -64,8 +64,15 @@ fn arrays_are_asked_for_by_the_right_name_and_type() {
 #[test]
 fn a_store_tells_what_it_has() {
     let store = store("keys");
-    assert_eq!(store.tables().unwrap(), ["countries", "years", "visits"]);
-    assert_eq!(store.tasks().unwrap(), ["spent"]);
+    let tables: Vec<String> = store.tables().unwrap().into_iter().map(|one| one.name).collect();
+    assert_eq!(tables, ["countries", "years", "visits"]);
+    let tasks = store.tasks().unwrap();
+    assert_eq!((tasks.len(), tasks[0].name.as_str()), (1, "spent"));
+    let columns: Vec<String> = store.columns().unwrap().into_iter().map(|one| one.name).collect();
+    assert_eq!(columns[..4], ["code", "area", "year", "growth"]);
+    assert_eq!(columns.len(), store.counts().unwrap().columns as usize);
+    let keys: Vec<String> = store.keys().unwrap().into_iter().map(|one| one.name).collect();
+    assert_eq!(keys, ["visits.code", "visits.year"]);
     assert_eq!(store.counts().unwrap().rows, 12 + 20 + 480);
     assert_eq!(store.table("visits").unwrap(), 2);
     let visits = store.table_info(2).unwrap();
@@ -74,16 +81,26 @@ fn a_store_tells_what_it_has() {
     assert_eq!(visits.primary_key, [store.column("visits", "visit_id").unwrap()]);
     let code = store.column_info(store.column("countries", "code").unwrap()).unwrap();
     assert_eq!((code.semantic_type, code.table), (SemanticType::Categorical, Some(0)));
+    assert_eq!((code.task, code.known), (None, Known::Creation));
     let names: Vec<&str> = code.categories.map(|c| store.category(c).unwrap()).collect();
     assert_eq!(names[..3], ["ax", "ay", "az"]);
     let by_year = store.key_info(store.key("visits.year").unwrap()).unwrap();
     assert_eq!((by_year.child_table, by_year.parent_table, by_year.edges), (2, 1, 480));
+    assert_eq!(by_year.parent_columns, [store.column("years", "year").unwrap()]);
     let task = store.task_info(0).unwrap();
     assert_eq!(task.target_column, store.column("visits", "spent").unwrap());
     assert_eq!((task.seeds as usize, task.is_cell), (store.seeds(0).unwrap().anchors.len(), true));
-    assert_eq!(store.seeds(0).unwrap().label_times, None);
+    assert_eq!(
+        (task.time_column, task.has_given_split, task.has_label_times),
+        (None, false, false)
+    );
+    assert_eq!(task.context_labels, ContextLabels::Train);
+    let seeds = store.seeds(0).unwrap();
+    assert_eq!(seeds.label_times, None);
+    let key = store.row_key(seeds.anchors[0]).unwrap()[0];
+    let prefixed = [&(key.len() as u32).to_le_bytes()[..], key].concat();
+    assert_eq!(seeds.key_hashes[0], hash64(&prefixed));
     assert!(store.metadata().unwrap().contains("\"visits\""));
-    assert!(store.verify().unwrap().is_empty());
     let mut pool = SeedPool::new(&store, &Options::new(), Split::Train, true).unwrap();
     let count = pool.len();
     assert!(count > 300 && count < 480);
@@ -116,7 +133,10 @@ fn rows_are_read_one_by_one() {
     let visits = store.children(country, by_code).unwrap();
     assert_eq!(visits.len(), 40);
     assert!(visits.contains(&row));
+    assert_eq!(store.row_key_str(country).unwrap(), ["dz"]);
     assert_eq!(store.find(2, &["480"]).unwrap(), None);
+    let found = store.find_all(2, [["480"], ["7"], ["x"], ["7"]]).unwrap();
+    assert_eq!(found, [None, Some(row), None, Some(row)]);
     let eleventh = store.find(2, &["11"]).unwrap().unwrap();
     assert_eq!(store.cell(eleventh, column("spent")).unwrap(), Cell::Null);
     assert_eq!(store.cell(row, 0).unwrap_err().kind(), ErrorKind::BadArgument);

@@ -43,6 +43,12 @@ pub fn options<'a>(pairs: impl IntoIterator<Item = &'a str>) -> Options {
             ("peer_labels", _) => options.peer_labels(number()),
             ("label_rows", _) => options.label_rows(number()),
             ("mask_ratio", _) => options.mask_ratio(real()),
+            ("split_seed", _) => options.split_seed(u64::from(number())),
+            ("split_ratios", list) => {
+                let ratios = reals(list).try_into().expect("three of them");
+                options.split_ratios(ratios)
+            }
+            ("task_weights", list) => options.task_weights(reals(list)),
             ("cell_dropout", _) => options.cell_dropout(real()),
             ("staleness_zero_share", _) => options.staleness_zero_share(real()),
             ("staleness_max_days", _) => options.staleness_max_days(real()),
@@ -60,6 +66,10 @@ pub fn options<'a>(pairs: impl IntoIterator<Item = &'a str>) -> Options {
             _ => panic!("an option {pair}"),
         }
     })
+}
+
+fn reals(list: &str) -> Vec<f64> {
+    list.split(',').map(|real| real.parse().expect("a number")).collect()
 }
 
 /// The lines of a batch, as rust_vectors.py writes them.

@@ -1,0 +1,59 @@
+//! Chosen seeds, and the splits of all.
+mod common;
+
+use common::{lines, store};
+use headwater::{Layout, Options, Sampler, Split};
+
+fn small() -> Options {
+    Options::new().sequence_length(32).batch_size(8).num_threads(1)
+}
+
+#[test]
+fn a_batch_of_chosen_seeds_is_that_of_their_epoch() {
+    let sampler = Sampler::open(&store("shop"), &small()).unwrap();
+    let first = sampler.epoch(Split::Train, "churn", 2).unwrap().next().unwrap().unwrap();
+    let seeds: Vec<u32> = first.array("seed_index").unwrap().as_slice().unwrap().to_vec();
+    assert_eq!(seeds.len(), 8);
+    let chosen = sampler.batch_of("churn", &seeds, &[2; 8]).unwrap();
+    assert_eq!(lines(0, &chosen), lines(0, &first));
+    let other = sampler.batch_of("churn", &seeds, &[1; 8]).unwrap();
+    assert_ne!(lines(0, &other), lines(0, &first));
+    let none = sampler.batch_of("churn", &[], &[]).unwrap();
+    assert_eq!(none.array("num_sequences").unwrap().as_slice::<u32>().unwrap(), [0]);
+    let error = sampler.batch_of("churn", &[0; 9], &[0; 9]).unwrap_err();
+    assert!(error.message().starts_with("9 seeds, expected at most 8"), "{error}");
+    let flat = Sampler::open(&store("shop"), &small().layout(Layout::Flat)).unwrap();
+    let error = flat.batch_of("churn", &[0], &[0]).unwrap_err();
+    assert_eq!(error.message(), "batch_of does not go with layout 'flat'; use epoch_of");
+}
+
+#[test]
+fn every_seed_has_its_split() {
+    let store = store("keys");
+    let sampler = Sampler::open(&store, &small()).unwrap();
+    let splits = sampler.splits("spent").unwrap();
+    assert_eq!(splits.len(), store.seeds(0).unwrap().anchors.len());
+    for split in [Split::Train, Split::Val, Split::Test] {
+        let count = splits.iter().filter(|one| **one == Some(split)).count();
+        assert!(count > 0);
+        assert_eq!(count, sampler.seed_count(split, "spent").unwrap() as usize, "{split:?}");
+    }
+    // Of the seeds of train, train is what is known a microsecond after the first seed, val all that
+    // is asked from then until the last one. That one is in no split, and so are all others.
+    let times = store.seeds(0).unwrap().times;
+    let (first, last) = (*times.iter().min().unwrap(), *times.iter().max().unwrap());
+    let by_time = Sampler::open(&store, &small().time_split([first + 1, last])).unwrap();
+    let anew = by_time.splits("spent").unwrap();
+    for ((before, split), time) in splits.iter().zip(anew).zip(times) {
+        let expected = match before {
+            Some(Split::Train) if *time == first => Some(Split::Train),
+            Some(Split::Train) if *time < last => Some(Split::Val),
+            _ => None,
+        };
+        assert_eq!(split, expected, "a seed of {before:?} at {time}");
+    }
+    assert!(sampler.splits("spend").is_err());
+    let tables = small().objective(headwater::Objective::MaskedCells).seed_tables(["visits"]);
+    let of_rows = Sampler::open(&store, &tables).unwrap();
+    assert_eq!(of_rows.splits("visits").unwrap().len(), 480);
+}
