@@ -46,6 +46,7 @@ export CARGO_TARGET_DIR=../../build/rust
 "$python" ../../tools/rust_bindings.py ../../headwater/include/headwater.h \
     --check headwater-sys/src/bindings.rs
 "$python" ../../tools/rust_options.py --check headwater/src/option_table.rs
+"$python" ../../tools/rust_fields.py --check headwater/src/field_table.rs
 if cargo fmt --version >/dev/null 2>&1; then
     cargo fmt --check
 fi

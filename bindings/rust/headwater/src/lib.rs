@@ -15,7 +15,7 @@
 //! let sampler = Sampler::open(&store, &options)?;
 //! for batch in sampler.epoch(Split::Train, "churn", 0)? {
 //!     let batch = batch?;
-//!     let columns = batch.array("column_ids")?;
+//!     let columns = batch.column_ids()?; // or batch.array("column_ids")?
 //!     let ids: &[i32] = columns.as_slice()?; // [batch, sequence], shape() says
 //!     println!("{} cells of {:?}", ids.len(), columns.shape());
 //! }
@@ -35,6 +35,8 @@ mod epoch;
 mod error;
 #[allow(unsafe_code)]
 mod ffi;
+#[rustfmt::skip]
+mod field_table;
 mod json;
 #[rustfmt::skip]
 mod option_table;

@@ -51,6 +51,10 @@ fn arrays_are_asked_for_by_the_right_name_and_type() {
     let values = batch.array("numeric_values").unwrap();
     assert_eq!((values.dtype(), values.shape()), (Dtype::F32, &[4, 32][..]));
     assert_eq!(values.as_slice::<f32>().unwrap().len(), 128);
+    assert_eq!(batch.numeric_values().unwrap().bytes(), values.bytes());
+    assert_eq!(batch.obs_time().unwrap().shape(), [4]);
+    let error = batch.neighbor_mask().unwrap_err();
+    assert!(error.message().contains("attention_masks"), "{error}");
     let error = values.as_slice::<i32>().unwrap_err();
     assert_eq!(error.message(), "the elements of 'numeric_values' are F32");
     let vectors = batch.array("text_batch_embeddings").unwrap();

@@ -14,6 +14,7 @@ HEADER = ROOT / "headwater" / "include" / "headwater.h"
 WRITTEN = {
     RUST / "headwater-sys" / "src" / "bindings.rs": ["rust_bindings.py", str(HEADER)],
     RUST / "headwater" / "src" / "option_table.rs": ["rust_options.py"],
+    RUST / "headwater" / "src" / "field_table.rs": ["rust_fields.py"],
 }
 
 
