@@ -5,8 +5,8 @@
 #
 # asan: the tests again, with the C library under the address and leak sanitizers, without that of
 # fork(): a child of many threads may not allocate under the address sanitizer, whose locks GCC 12
-# does not hold across fork(). package: headwater-sys as it would be published builds in an empty
-# folder, with the C sources that it brings.
+# does not hold across fork(). package: a program builds in an empty folder with the crates as they
+# would be published: headwater, and headwater-sys with the C sources that it brings.
 set -eu
 python=$(command -v "$1")
 case $python in /*) ;; *) python=$PWD/$python ;; esac
@@ -21,12 +21,25 @@ if [ "${2:-}" = package ]; then
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     export CARGO_TARGET_DIR="$folder/target"
-    (cd $rust && cargo package --offline --locked --allow-dirty --no-verify --quiet -p headwater-sys)
-    tar -xzf "$folder"/target/package/headwater-sys-*.crate -C "$folder"
-    cd "$folder"/headwater-sys-*/
+    if [ "$version" -lt 90 ]; then
+        echo "rust: packages skipped, cargo 1.$version does not pack a crate with one that it needs"
+        exit 0
+    fi
+    (cd $rust && cargo package --offline --locked --allow-dirty --no-verify --quiet --workspace)
+    mkdir -p "$folder/program/src"
+    cd "$folder/program"
+    # The unpacked folders stand for the registry.
+    printf '[package]\nname = "program"\nedition = "2024"\n' >Cargo.toml
+    printf '[dependencies]\nheadwater = "*"\n[patch.crates-io]\n' >>Cargo.toml
+    for crate in headwater-sys headwater; do
+        tar -xzf "$folder"/target/package/$crate-[0-9]*.crate -C "$folder"
+        printf '%s = { path = "%s" }\n' $crate "$(echo "$folder"/$crate-[0-9]*[0-9])" >>Cargo.toml
+    done
+    cp "$folder"/headwater-[0-9]*/examples/epoch.rs src/main.rs
     cargo build --offline --quiet
-    test -n "$(find "$folder/target" -name libheadwater.a)"
-    echo "rust: the unpacked package of headwater-sys builds"
+    # The program is linked, and prints what it wants.
+    "$folder/target/debug/program" 2>&1 | grep -q "expected a store"
+    echo "rust: a program builds with the unpacked packages of headwater and headwater-sys"
     exit 0
 fi
 export HEADWATER_RUST_VECTORS="$PWD/build/rust-vectors"

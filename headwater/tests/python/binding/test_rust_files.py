@@ -1,9 +1,12 @@
-"""What the Rust crates have of the header and of the options is what the library has today."""
+"""What the Rust crates have of the header, of options and of arrays is what the library has today,
+and their version is the library's."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,3 +33,20 @@ def test_a_written_file_is_as_its_script_writes_it(file: Path, tmp_path: Path) -
     edited = tmp_path / file.name
     edited.write_text(file.read_text(encoding="utf-8").replace("u32", "u64", 1), encoding="utf-8")
     assert checked(WRITTEN[file], edited) == 1
+
+
+def test_the_crates_have_the_version_of_the_library() -> None:
+    (version,) = re.findall('HW_VERSION "(.*)"', HEADER.read_text(encoding="utf-8"))
+    manifests = [tomllib.loads(file.read_text()) for file in RUST.rglob("Cargo.toml")]
+    packages = [manifest["package"] for manifest in manifests if "package" in manifest]
+    assert {"headwater", "headwater-sys"} <= {package["name"] for package in packages}
+    for package in packages:
+        is_common = package["version"] == {"workspace": True}
+        assert package["version"] == version or is_common or package.get("publish") is False
+    for manifest in manifests:
+        common = manifest.get("workspace", {}).get("package", {})
+        assert common.get("version", version) == version
+        for name, needed in manifest.get("dependencies", {}).items():
+            if name.startswith("headwater"):
+                is_published = manifest["package"].get("publish", True)
+                assert needed.get("version") == version or not is_published
