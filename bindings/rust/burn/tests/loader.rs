@@ -102,7 +102,7 @@ fn parts_have_as_many_batches_where_one_has_a_batch_less() {
     // With B the least number of seeds of a part, the others have one more: two batches and one.
     let count = sampler(&options()).seed_count(Split::Train, "churn").unwrap();
     let size = count / 3;
-    assert!(count % 3 > 0);
+    assert!(!count.is_multiple_of(3));
     let all = sampler(&options().batch_size(size));
     let whole = loader(&all, Split::Train, 3);
     assert_eq!(whole.num_items(), 3 * (size as usize + 1));
@@ -234,6 +234,6 @@ fn burn_s_own_loader_takes_seeds_as_a_data_set() {
         use burn::data::dataloader::batcher::Batcher;
         batcher.batch(too_many, &Device::flex())
     }));
-    let panic = *made.err().expect("9 seeds").downcast::<String>().unwrap();
+    let panic = *made.expect_err("9 seeds").downcast::<String>().unwrap();
     assert_eq!(panic, "9 seeds do not fit into a batch of the sampler");
 }
