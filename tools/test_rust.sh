@@ -67,4 +67,6 @@ if cargo clippy --version >/dev/null 2>&1; then
     cargo clippy --offline --locked --quiet --all-targets -- -D warnings
 fi
 cargo test --offline --locked --quiet
-exec "$python" ../../tools/rust_vectors.py "$HEADWATER_RUST_VECTORS" --resume
+"$python" ../../tools/rust_vectors.py "$HEADWATER_RUST_VECTORS" --resume
+CARGO_TARGET_DIR=$(cd "$CARGO_TARGET_DIR" && pwd) # as seen from any folder
+exec "$python" ../../tools/rust_docs.py ../../build/rust-docs "$HEADWATER_RUST_VECTORS/shop.store"

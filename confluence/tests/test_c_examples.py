@@ -1,5 +1,6 @@
 """The C library without its sources, as a C program finds it: installed below an empty folder, with
-examples/c built against that by pkg-config alone; then Python uses the store that they build.
+examples/c built against that by pkg-config alone; then Python uses the store that they build. So is
+the loop in C of docs/guides/own-training-loop.md, which prints the same as that in Python.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import headwater
 import pytest
+from headwater import shop
 from headwater.binding import hash64
 from small import SMALL, events
 
@@ -24,6 +26,12 @@ import confluence
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "c"
 LONGEST = 60  # lines
+_, LOOPS = (
+    (ROOT / "docs" / "guides" / "own-training-loop.md")
+    .read_text(encoding="utf-8")
+    .split("\n## The same loop in Python, C and Rust\n")
+)
+LOOP = dict(re.findall(r"^```(\w+)\n(.*?)^```$", LOOPS.split("\n## ")[0], re.MULTILINE | re.DOTALL))
 INSTALLED = {
     "include/headwater.h", "lib/libheadwater.so", "lib/libheadwater.so.0",
     f"lib/libheadwater.so.{headwater.__version__}", "lib/pkgconfig/headwater.pc",
@@ -68,6 +76,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.rmtree(gone)
     for name in ("build", "epoch"):
         shutil.copy(EXAMPLES / f"{name}.c", folder)
+    (folder / "loop.c").write_text(LOOP["c"], encoding="utf-8")
+    for name in ("build", "epoch", "loop"):
         run("cc", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o", name, f"{name}.c",
             *flags(prefix), cwd=folder)  # fmt: skip
     yield folder
@@ -143,6 +153,25 @@ def test_an_epoch_in_c_is_python_s(programs: Path, store: Path) -> None:
             )
     assert lines == [f"{k} {hash % 2**64:016x}" for k, hash in enumerate(hashes)]
     assert re.fullmatch(rf"{len(lines)} batches, \d+\.\d a second", last) and lines
+
+
+def test_the_loop_in_c_prints_what_that_in_python_does_and_both_continue(
+    programs: Path, tmp_path: Path
+) -> None:
+    source, examples = f"sqlite:///{tmp_path / 'shop.sqlite'}", ROOT / "examples" / "shop"
+    shop.main([str(tmp_path / "shop.sqlite"), "--customers", "120"])
+    headwater.build(source, tmp_path / "shop.store", examples / "shop.json")
+    (tmp_path / "loop.py").write_text(LOOP["python"], encoding="utf-8")
+    library = programs / "prefix" / "lib"
+    shares = set()
+    for _ in range(2):
+        printed = run(sys.executable, "loop.py", cwd=tmp_path)
+        assert run(programs / "loop", cwd=tmp_path, LD_LIBRARY_PATH=library) == printed
+        line = r"epoch (\d): share (0\.\d{6}), error on val \d+\.\d{4}"
+        lines = re.findall(rf"^{line}$", printed, re.MULTILINE)
+        assert [epoch for epoch, _ in lines] == ["0", "1"]
+        shares.update(share for _, share in lines)
+    assert len(shares) == 4  # the second run is not the first again
 
 
 def test_a_model_trains_on_a_store_made_in_c(store: Path, tmp_path: Path) -> None:

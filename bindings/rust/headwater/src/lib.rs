@@ -6,10 +6,12 @@
 //! seeds, along foreign keys, and hands out [`Batch`]es of their contexts, made ahead by threads of
 //! its own. Batches are the same bits as Python's and C's, for any number of threads.
 //!
-//! ```no_run
+//! ```
 //! use headwater::{Options, Sampler, Split, Store};
 //!
 //! # fn main() -> headwater::Result<()> {
+//! # let stores = std::env::var("HEADWATER_RUST_VECTORS").expect("make test-rust sets it");
+//! # std::env::set_current_dir(stores).unwrap();
 //! let store = Store::open("shop.store")?;
 //! let options = Options::new().tasks(["churn"]).batch_size(32).sequence_length(96);
 //! let sampler = Sampler::open(&store, &options)?;
