@@ -10,19 +10,19 @@ use crate::ffi;
 use crate::option_table::ContextLabels;
 use crate::store::Store;
 
-/// The type of a column's cells.
+/// The type of a column's cells; as a number it is that of `semantic_types` of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[non_exhaustive]
 pub enum SemanticType {
-    Identifier,
-    Numerical,
-    Timestamp,
-    Boolean,
-    Categorical,
-    Text,
+    Identifier = 0,
+    Numerical = 1,
+    Timestamp = 2,
+    Boolean = 3,
+    Categorical = 4,
+    Text = 5,
     /// In the schema, never in a context.
-    Ignored,
+    Ignored = 6,
 }
 
 impl SemanticType {
