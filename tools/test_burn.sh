@@ -32,12 +32,8 @@ export CARGO_TARGET_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/headwater-burn"
 export XDG_CACHE_HOME="$PWD/build/rust-cache" # remembers opened stores
 cd "$crate"
 if [ "${2:-}" = release ]; then
-    HEADWATER_BURN_RUNS=50 exec cargo test --offline --quiet --release --test ranks
-fi
-if cargo fmt --version >/dev/null 2>&1; then
     cargo fmt --check
-fi
-if cargo clippy --version >/dev/null 2>&1; then
     cargo clippy --offline --quiet --all-targets -- -D warnings
+    HEADWATER_BURN_RUNS=50 exec cargo test --offline --quiet --release --test ranks
 fi
 cargo test --offline --quiet

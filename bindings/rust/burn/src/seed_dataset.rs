@@ -61,12 +61,7 @@ impl<O> ContextBatcher<O> {
     {
         let (numbers, epochs): (Vec<u32>, Vec<u32>) =
             seeds.iter().map(|seed| (seed.index, seed.epoch)).unzip();
-        let mut pass = self.sampler.epoch_of(&self.task, &numbers, &epochs)?;
-        let batch = pass.next().expect("a pass has at least one batch")?;
-        if pass.len() > 0 {
-            let message = format!("{} seeds do not fit into a batch of the sampler", seeds.len());
-            return Err(crate::tensors::bad_argument(message));
-        }
+        let batch = self.sampler.batch_of(&self.task, &numbers, &epochs)?;
         O::from_batch(&batch, device)
     }
 }

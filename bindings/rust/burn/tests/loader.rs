@@ -235,5 +235,5 @@ fn burn_s_own_loader_takes_seeds_as_a_data_set() {
         batcher.batch(too_many, &Device::flex())
     }));
     let panic = *made.expect_err("9 seeds").downcast::<String>().unwrap();
-    assert_eq!(panic, "9 seeds do not fit into a batch of the sampler");
+    assert!(panic.starts_with("9 seeds, expected at most 8"), "{panic}");
 }

@@ -87,7 +87,7 @@ fn a_tensor_keeps_the_memory_of_its_batch_and_a_write_goes_elsewhere() {
     let numbers = batch.array("numeric_values").unwrap();
     let (address, before) = (numbers.bytes().as_ptr().addr(), numbers.bytes().to_vec());
     let tensor = tensors::float::<2>(&batch, "numeric_values", &Device::flex()).unwrap();
-    let view = tensor.clone().reshape([-1]).slice([0..4]);
+    let view = tensor.clone().reshape([-1]).narrow(0, 0, 4);
     let written = tensor.clone() * 2.0 + 1.0;
     assert!(numbers.bytes() == before, "nothing writes to a batch");
     drop(batch);
@@ -99,7 +99,7 @@ fn a_tensor_keeps_the_memory_of_its_batch_and_a_write_goes_elsewhere() {
     assert_eq!(view.into_data().try_to_vec::<f32>().unwrap(), first);
     assert!(read(tensor) == (address, before.clone()));
     let doubled: Vec<f32> = first.iter().map(|value| value * 2.0 + 1.0).collect();
-    let written = written.reshape([-1]).slice([0..4]).into_data();
+    let written = written.reshape([-1]).narrow(0, 0, 4).into_data();
     assert_eq!(written.try_to_vec::<f32>().unwrap(), doubled);
 }
 

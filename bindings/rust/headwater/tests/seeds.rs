@@ -2,7 +2,7 @@
 mod common;
 
 use common::{lines, store};
-use headwater::{Layout, Options, Sampler, Split};
+use headwater::{Layout, Options, Sampler, SeedPool, Split};
 
 fn small() -> Options {
     Options::new().sequence_length(32).batch_size(8).num_threads(1)
@@ -56,4 +56,39 @@ fn every_seed_has_its_split() {
     let tables = small().objective(headwater::Objective::MaskedCells).seed_tables(["visits"]);
     let of_rows = Sampler::open(&store, &tables).unwrap();
     assert_eq!(of_rows.splits("visits").unwrap().len(), 480);
+}
+
+#[test]
+fn a_pool_of_one_task_gives_each_epoch_of_the_sampler() {
+    let store = store("shop");
+    let options = Options::new().tasks(["churn"]).sequence_length(64).batch_size(16);
+    let sampler = Sampler::open(&store, &options).unwrap();
+    let mut pool = SeedPool::of(&sampler, Split::Train, "churn", false).unwrap();
+    let count = sampler.seed_count(Split::Train, "churn").unwrap();
+    assert_eq!(pool.len(), u64::from(count));
+    for index in [2, 0] {
+        let drawn = pool.epoch(index).unwrap();
+        assert!(drawn.epochs.iter().all(|epoch| *epoch == index));
+        let expected: Vec<u32> = sampler
+            .epoch(Split::Train, "churn", index)
+            .unwrap()
+            .flat_map(|batch| {
+                let batch = batch.unwrap();
+                let given = batch.num_sequences().unwrap().as_slice::<u32>().unwrap()[0] as usize;
+                batch.seed_index().unwrap().as_slice::<u32>().unwrap()[..given].to_vec()
+            })
+            .collect();
+        assert_eq!(drawn.seeds, expected, "epoch {index}");
+    }
+    // The third seed of train and every second behind it, two of them; a state says so.
+    let mut stored = pool.epoch(0).unwrap().seeds;
+    stored.sort_unstable();
+    let whole = pool.state();
+    pool.keep(2, 2, 2).unwrap();
+    let mut kept = pool.epoch(5).unwrap().seeds;
+    kept.sort_unstable();
+    assert_eq!(kept, [stored[2], stored[4]]);
+    let error = pool.load_state(&whole).unwrap_err();
+    assert!(error.message().contains("most"), "{error}");
+    assert!(SeedPool::of(&sampler, Split::Train, "charn", false).is_err());
 }
