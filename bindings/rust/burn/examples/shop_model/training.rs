@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::{Bool, Device, Tensor};
-use headwater::{ChildOrder, Options, Sampler, Split, Store, Targets};
+use headwater::{ChildOrder, IdentifierCells, Options, Sampler, Split, Store, Targets};
 use headwater_burn::{ContextBatch, FromBatch, GradientExchange, HostExchange};
 
 use super::{ShopModel, Size};
@@ -126,7 +126,7 @@ fn train_rank(
 }
 
 /// The contexts of `make demo`.
-fn options(rank: u32, ranks: u32) -> Options {
+pub fn options(rank: u32, ranks: u32) -> Options {
     Options::new()
         .tasks([TASK])
         .rank(rank)
@@ -137,6 +137,7 @@ fn options(rank: u32, ranks: u32) -> Options {
         .max_hops(3)
         .child_width(4)
         .child_order(ChildOrder::Recent)
+        .identifier_cells(IdentifierCells::None)
         .targets(Targets::Separate)
         .attention_masks(true)
         .num_threads(1)
