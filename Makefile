@@ -20,7 +20,7 @@ CONFLUENCE := $(wildcard confluence/confluence/* confluence/confluence/*/*) $(wi
               confluence/pyproject.toml confluence/meson.build confluence/meson.options confluence/LICENSE
 
 .NOTPARALLEL: # one set-up at a time
-.PHONY: demo test test-c test-rust test-extras test-bare release-check lint warnings sanitize bench \
+.PHONY: demo test test-c test-rust test-burn test-extras test-bare release-check lint warnings sanitize bench \
         bench-instructions suite fuzz docs system-demo system-c system-test clean
 
 demo: system-demo $(VENV)/installed
@@ -53,6 +53,7 @@ release-check: lint
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m release
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
 	sh tools/test_rust.sh $(BIN)/python package
+	sh tools/test_burn.sh $(BIN)/python release
 	$(MAKE) test-bare SUITES="bookworm trixie testing" FULL=1
 
 # The pages of docs/ as a site; a broken link, or a page that mkdocs.yml does not list, is an error.
@@ -111,6 +112,10 @@ test-c: system-c $(VENV)/installed build/c/build.ninja build/c-confluence/build.
 # The crates of bindings/rust, where cargo is.
 test-rust: $(VENV)/installed
 	sh tools/test_rust.sh $(BIN)/python
+
+# The crate of bindings/rust for Burn, where cargo is and crates can be fetched.
+test-burn: $(VENV)/installed
+	sh tools/test_burn.sh $(BIN)/python
 
 # The driver that is counted, optimised as in the wheel, with debug information for callgrind.
 build/driver/bench/bench_sampler: $(C_FILES) headwater/bench/bench_sampler.c | $(VENV)/build-tools

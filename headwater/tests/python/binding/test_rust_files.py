@@ -50,3 +50,19 @@ def test_the_crates_have_the_version_of_the_library() -> None:
             if name.startswith("headwater"):
                 is_published = manifest["package"].get("publish", True)
                 assert needed.get("version") == version or not is_published
+
+
+def test_what_the_guide_of_burn_shows_stands_in_its_examples() -> None:
+    """Tests compile and run the examples; their lines may be indented further."""
+    guide = (ROOT / "docs" / "guides" / "burn.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```rust\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    examples = [
+        file.read_text(encoding="utf-8") for file in (RUST / "burn").glob("examples/**/*.rs")
+    ]
+    flat = [re.sub(r"\n +", "\n", text) for text in examples]
+    assert len(blocks) >= 2
+    for block in blocks:
+        assert any("\n" + re.sub(r"\n +", "\n", block) in text for text in flat), block
+    (line,) = re.findall(r"^burn = .*", guide, re.MULTILINE)
+    manifest = tomllib.loads((RUST / "burn" / "Cargo.toml").read_text(encoding="utf-8"))
+    assert tomllib.loads(line)["burn"]["version"] == manifest["dependencies"]["burn"]["version"]
