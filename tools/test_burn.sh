@@ -3,7 +3,7 @@
 #
 #     test_burn.sh PYTHON [release]
 #
-# release: what takes longer, optimised. It is no skip, but a failure, if the registry answers and the
+# release: longer tests, optimised. The script fails, and does not skip, if the registry answers but
 # crates cannot be fetched. Cargo.lock is made here, because it names the registry. The build folder is
 # in the user's cache, for all clones.
 set -eu
