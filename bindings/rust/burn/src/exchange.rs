@@ -13,9 +13,10 @@ use burn::tensor::{Tensor, TensorData};
 /// Without `fork` replicas share a graph, and threads that go backward at once can wait for each
 /// other for ever.
 pub trait GradientExchange: Send + Sync {
-    /// The mean over all ranks of the gradients of the module's parameters; of a parameter without
-    /// a gradient on a rank, zeros count. Each rank calls it as often as the others, with modules
-    /// of the same parameters; all of them get the same bits.
+    /// The mean over all ranks of the gradients of the module's parameters. Where a rank has no
+    /// gradient of a parameter, zeros count; a parameter that has none on any rank, such as a frozen
+    /// one, has none in the mean. Each rank calls it as often as the others, with modules of the same
+    /// parameters; all of them get the same bits.
     fn mean<M: Module>(
         &self,
         rank: usize,
@@ -63,10 +64,13 @@ pub struct HostExchange {
     changed: Condvar,
 }
 
+/// Of each parameter, in the order of the module; None: it has no gradient.
+type Values = Vec<Option<Vec<f32>>>;
+
 struct Round {
     number: u64,
-    given: Vec<Option<Vec<f32>>>,
-    mean: Arc<Vec<f32>>,
+    given: Vec<Option<Values>>,
+    mean: Arc<Values>,
     /// Why there will be no other.
     is_over: bool,
 }
@@ -93,9 +97,12 @@ impl HostExchange {
     }
 
     /// The mean of what all ranks give, summed in their order.
-    fn mean_of(&self, rank: usize, own: Vec<f32>) -> Result<Arc<Vec<f32>>, Gone> {
+    fn mean_of(&self, rank: usize, own: Values) -> Result<Arc<Values>, Gone> {
         let mut round = self.lock();
         assert!(rank < self.world, "rank {rank} of {}", self.world);
+        if round.is_over {
+            return Err(Gone);
+        }
         assert!(round.given[rank].is_none(), "two threads are rank {rank}");
         let number = round.number;
         round.given[rank] = Some(own);
@@ -104,10 +111,10 @@ impl HostExchange {
             let mut sum = all.next().unwrap_or_default();
             for other in all {
                 assert_eq!(sum.len(), other.len(), "ranks have different models");
-                sum.iter_mut().zip(other).for_each(|(sum, value)| *sum += value);
+                sum.iter_mut().zip(other).for_each(|(sum, other)| add(sum, other));
             }
             let scale = 1.0 / self.world as f32;
-            sum.iter_mut().for_each(|value| *value *= scale);
+            sum.iter_mut().flatten().flatten().for_each(|value| *value *= scale);
             round.mean = Arc::new(sum);
             round.number += 1;
             self.changed.notify_all();
@@ -119,6 +126,17 @@ impl HostExchange {
             round = self.changed.wait(round).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(round.mean.clone())
+    }
+}
+
+fn add(sum: &mut Option<Vec<f32>>, other: Option<Vec<f32>>) {
+    match (&mut *sum, other) {
+        (Some(sum), Some(other)) => {
+            assert_eq!(sum.len(), other.len(), "ranks have different models");
+            sum.iter_mut().zip(other).for_each(|(sum, value)| *sum += value);
+        }
+        (None, other) => *sum = other,
+        (Some(_), None) => {}
     }
 }
 
@@ -139,43 +157,37 @@ impl GradientExchange for HostExchange {
         let mut read = Reader { gradients, values: Vec::new() };
         module.visit(&mut read);
         let mean = self.mean_of(rank, read.values)?;
-        let mut write = Writer { gradients: GradientsParams::new(), values: &mean };
+        let mut write = Writer { gradients: GradientsParams::new(), values: mean.iter() };
         module.visit(&mut write);
         Ok(write.gradients)
     }
 }
 
-/// Writes the gradients of parameters one after the other, in the order of the module.
+/// Reads the gradients of parameters in the order of the module.
 struct Reader {
     gradients: GradientsParams,
-    values: Vec<f32>,
+    values: Values,
 }
 
 impl ModuleVisitor for Reader {
     fn visit_float<const D: usize>(&mut self, parameter: &Param<Tensor<D>>) {
-        match self.gradients.remove::<D>(parameter.id) {
-            Some(gradient) => self.values.extend(gradient.into_data().iter::<f32>()),
-            None => {
-                let count = parameter.lazy_shape().num_elements();
-                self.values.resize(self.values.len() + count, 0.0);
-            }
-        }
+        let gradient = self.gradients.remove::<D>(parameter.id);
+        self.values.push(gradient.map(|gradient| gradient.into_data().iter::<f32>().collect()));
     }
 }
 
 /// Makes gradients of them again.
 struct Writer<'v> {
     gradients: GradientsParams,
-    values: &'v [f32],
+    values: std::slice::Iter<'v, Option<Vec<f32>>>,
 }
 
 impl ModuleVisitor for Writer<'_> {
     fn visit_float<const D: usize>(&mut self, parameter: &Param<Tensor<D>>) {
-        let shape = parameter.lazy_shape();
-        let (own, rest) = self.values.split_at(shape.num_elements());
-        self.values = rest;
-        let device = parameter.lazy_device().inner(); // gradients are outside of autodiff
-        let data = TensorData::new(own.to_vec(), shape);
-        self.gradients.register(parameter.id, Tensor::<D>::from_data(data, &device));
+        let Some(values) = self.values.next().expect("ranks have equal models") else { return };
+        let (device, dtype) = (parameter.lazy_device().inner(), parameter.val().dtype());
+        let data = TensorData::new(values.clone(), parameter.lazy_shape()).convert_dtype(dtype);
+        // Gradients are outside of autodiff.
+        self.gradients.register(parameter.id, Tensor::<D>::from_data(data, (&device, dtype)));
     }
 }

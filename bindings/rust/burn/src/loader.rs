@@ -23,7 +23,8 @@ use crate::tensors::bad_argument;
 /// that Burn's `split_dataloader` cuts for n devices have every n-th seed each, as a sampler of
 /// rank i of n with fixed shards. The number of items is rounded up, and all parts have as many
 /// batches: an empty sequence stands for a seed that a part lacks, and has no label. Trainings of
-/// several devices wait for ever if one of them has a batch less.
+/// several devices wait for ever if one of them has a batch less. The loader of a sampler that is
+/// one of several ranks has the seeds of that rank, with as many batches as the others' loaders.
 ///
 /// An error is an item, and the end of the epoch. Batches are made ahead by the sampler's threads;
 /// tensors in the thread that calls `next`. Slices and loaders for other devices share the sampler,
@@ -121,27 +122,32 @@ impl<O: FromBatch> BatchLoaderBuilder<O> {
     }
 
     /// The loader. `BadArgument` if the sampler has no such task or more parts are asked for than
-    /// the split has seeds, or if the layout is flat, where no two parts have as many batches;
-    /// `BadTask` if the split has no seeds, for val and test none with a label.
+    /// the split has seeds for each rank, or if the layout is flat, where no two parts have as many
+    /// batches; `BadTask` if the split has no seeds, for val and test none with a label.
     pub fn build(self) -> Result<BatchLoader<O>> {
         let BatchLoaderBuilder { sampler, split, task, parts, .. } = self;
-        let pool = SeedPool::of(&sampler, split, &task, split != Split::Train)?;
+        let pool = SeedPool::of_all_ranks(&sampler, split, &task, split != Split::Train)?;
         let shape = sampler.shape()?;
         if shape.cells_per_batch > 0 {
             let message = "the layout is flat: a loader needs batches of a fixed number of seeds";
             return Err(bad_argument(message));
         }
         let seeds = u32::try_from(pool.len()).expect("a task has at most 2^32 seeds");
-        if parts == 0 || parts > seeds {
-            let message =
-                format!("parts is {parts}, expected 1 to {seeds}, the seeds of the loader");
+        let (rank, world) = (sampler.rank(), sampler.world_size());
+        let most = seeds / world;
+        if parts == 0 || parts > most {
+            let message = format!(
+                "parts is {parts}, expected 1 to {most}: the split has {seeds} seeds, and the \
+                 sampler {world} ranks"
+            );
             return Err(bad_argument(message));
         }
         let size = u32::try_from(shape.contexts_per_batch).expect("it is a number of C");
-        let count = seeds.div_ceil(parts);
+        let step = parts * world; // at most seeds
+        let (firsts, count) = ((rank..step).step_by(world as usize), seeds.div_ceil(step));
         Ok(BatchLoader {
             source: Arc::new(Source { sampler, split, task, size, pool: Mutex::new(pool) }),
-            pieces: (0..parts).map(|first| Piece { first, step: parts, count }).collect(),
+            pieces: firsts.map(|first| Piece { first, step, count }).collect(),
             device: self.device,
             next_epoch: self.first_epoch.into(),
             output: PhantomData,

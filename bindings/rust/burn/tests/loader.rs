@@ -129,6 +129,27 @@ fn parts_have_as_many_batches_where_one_has_a_batch_less() {
 }
 
 #[test]
+fn ranks_of_a_sampler_have_as_many_batches_and_parts_of_their_own() {
+    let count = sampler(&options()).seed_count(Split::Train, "churn").unwrap();
+    let size = count / 2; // all seeds of rank 1; rank 0 has one more
+    assert!(!count.is_multiple_of(2));
+    for (rank, last) in [1, 0].into_iter().enumerate() {
+        let options = options().batch_size(size).rank(rank as u32).world_size(2);
+        let whole = loader(&sampler(&options), Split::Train, 1);
+        let lengths: Vec<usize> = epoch(&*whole).iter().map(|batch| batch.seeds.len()).collect();
+        assert_eq!(lengths, [size as usize, last]);
+    }
+    // Parts 0 and 1 of rank 1 of 2 are ranks 1 and 3 of 4.
+    let whole = loader(&sampler(&options().rank(1).world_size(2)), Split::Train, 2);
+    let parts = split_dataloader(whole, &vec![Device::flex(); 2]);
+    for (part, rank) in parts.iter().zip([1, 3]) {
+        let of_four = loader(&sampler(&options().rank(rank).world_size(4)), Split::Train, 1);
+        assert_eq!(seeds(&epoch(&**part)), seeds(&epoch(&*of_four)));
+        assert_eq!(part.num_items(), of_four.num_items());
+    }
+}
+
+#[test]
 fn any_slice_has_its_seeds_once_in_each_epoch() {
     let all = sampler(&options());
     let whole = loader(&all, Split::Train, 2);
@@ -206,9 +227,14 @@ fn what_cannot_be_loaded_is_refused() {
     };
     assert!(told(options(), "charn", 1).contains("it has 'churn'"));
     let count = sampler(&options()).seed_count(Split::Train, "churn").unwrap();
-    let expected = format!("parts is 0, expected 1 to {count}, the seeds of the loader");
-    assert_eq!(told(options(), "churn", 0), expected);
-    assert!(told(options(), "churn", count + 1).starts_with(&format!("parts is {}", count + 1)));
+    let expected = |parts, most, ranks| {
+        let has = format!("the split has {count} seeds, and the sampler {ranks} ranks");
+        format!("parts is {parts}, expected 1 to {most}: {has}")
+    };
+    assert_eq!(told(options(), "churn", 0), expected(0, count, 1));
+    let of_rank = options().rank(1).world_size(2);
+    assert_eq!(told(of_rank, "churn", count / 2 + 1), expected(count / 2 + 1, count / 2, 2));
+    assert_eq!(told(options(), "churn", count + 1), expected(count + 1, count, 1));
     assert!(told(options().layout(Layout::Flat), "churn", 1).starts_with("the layout is flat"));
 }
 

@@ -5,9 +5,10 @@ mod small;
 
 use std::time::{Duration, Instant};
 
-use burn::module::Module;
-use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer, SgdConfig};
-use burn::tensor::Device;
+use burn::module::{Module, ModuleMapper, Param};
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer, SgdConfig};
+use burn::tensor::{DType, Device, FloatDType, Tensor};
 use common::store;
 use headwater::{Sampler, Split};
 use headwater_burn::{FromBatch, Gone, GradientExchange, HostExchange};
@@ -131,7 +132,10 @@ fn a_rank_that_panics_or_leaves_ends_the_other() {
             let waiting = scope.spawn(|| {
                 let _member = exchange.member();
                 let model = model.clone().fork(&Device::flex().autodiff());
-                exchange.mean(0, gradients(&model, &batch), &model).err()
+                let first = exchange.mean(0, gradients(&model, &batch), &model).err();
+                let second = exchange.mean(0, gradients(&model, &batch), &model).err();
+                assert_eq!(second, first, "once it is over, each call says so");
+                first
             });
             let leaving = scope.spawn(|| {
                 let _member = exchange.member();
@@ -163,4 +167,44 @@ fn a_gradient_that_one_rank_lacks_counts_as_zeros() {
     let whole = gradients(&model, &batch);
     let expected = SgdConfig::new().init().step(0.5, model.clone(), whole);
     assert!(distance(&parameters(&after), &parameters(&expected)) < 1e-7);
+}
+
+#[derive(Module, Debug)]
+struct Pair {
+    learns: Linear,
+    is_frozen: Linear,
+}
+
+/// Makes parameters float64.
+struct Doubles;
+
+impl ModuleMapper for Doubles {
+    fn map_float<const D: usize>(&mut self, parameter: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (id, tensor, mapper) = parameter.consume();
+        let tensor = Tensor::from_inner(tensor.inner().cast(FloatDType::F64)).require_grad();
+        Param::from_mapped_value(id, tensor, mapper)
+    }
+}
+
+#[test]
+fn a_frozen_parameter_stays_as_it_is_and_others_keep_their_type() {
+    let device = Device::flex().autodiff();
+    device.seed(7);
+    let new = LinearConfig::new(3, 3);
+    let mut pair = Pair { learns: new.init(&device), is_frozen: new.init(&device).no_grad() };
+    let exchange = HostExchange::new(1);
+    // AdamW moves a parameter that has a gradient, be it of zeros.
+    for dtype in [DType::F32, DType::F64] {
+        let numbers = Tensor::<2>::from_data([[1.0, 2.0, 3.0]], (&device, dtype));
+        let loss = pair.is_frozen.forward(pair.learns.forward(numbers).cast(FloatDType::F32)).sum();
+        let own = GradientsParams::from_grads(loss.backward(), &pair);
+        let mean = exchange.mean(0, own, &pair).unwrap();
+        assert_eq!(mean.len(), 2);
+        assert_eq!(mean.get::<2>(pair.learns.weight.id).unwrap().dtype(), dtype);
+        let before = pair.clone();
+        pair = AdamWConfig::new().with_weight_decay(0.1).init().step(0.1, pair, mean);
+        assert_eq!(parameters(&pair.is_frozen), parameters(&before.is_frozen));
+        assert!(distance(&parameters(&pair.learns), &parameters(&before.learns)) > 0.01);
+        pair.learns = pair.learns.map(&mut Doubles);
+    }
 }

@@ -129,6 +129,16 @@ impl Sampler {
         &self.store
     }
 
+    /// Its rank.
+    pub fn rank(&self) -> u32 {
+        self.facts.rank
+    }
+
+    /// The number of ranks.
+    pub fn world_size(&self) -> u32 {
+        self.facts.world_size
+    }
+
     /// The next batch of the endless stream of train or val; waits for it.
     pub fn next(&self, split: Split) -> Result<Batch> {
         ffi::next_batch(&self.handle, split, None).map(Batch::new)

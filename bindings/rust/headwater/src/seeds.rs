@@ -90,15 +90,29 @@ impl SeedPool {
     }
 
     /// The seeds of one task of a sampler, or with seed tables of one table, in the order of its
-    /// [`Sampler::epoch`]; of a rank of fixed shards those of the rank.
+    /// [`Sampler::epoch`]; of one of several ranks those of the rank. With
+    /// [`Shard::Dealt`](crate::Shard::Dealt), too, those are the ones of fixed shards.
     pub fn of(
         sampler: &Sampler,
         split: Split,
         task: &str,
         require_label: bool,
     ) -> Result<SeedPool> {
+        let mut pool = SeedPool::of_all_ranks(sampler, split, task, require_label)?;
+        pool.partition_for_rank(sampler.rank(), sampler.world_size())?;
+        Ok(pool)
+    }
+
+    /// The same of all ranks.
+    pub fn of_all_ranks(
+        sampler: &Sampler,
+        split: Split,
+        task: &str,
+        require_label: bool,
+    ) -> Result<SeedPool> {
         sampler.facts.sources.number(task)?;
-        SeedPool::new(sampler.store(), &sampler.options().of_one(task), split, require_label)
+        let options = sampler.options().of_one(task).rank(0).world_size(1);
+        SeedPool::new(sampler.store(), &options, split, require_label)
     }
 
     /// Seeds of the pool.

@@ -165,6 +165,7 @@ impl SeedPool {
 pub(crate) struct Facts {
     pub(crate) sources: Sources,
     pub(crate) rank: u32,
+    pub(crate) world_size: u32,
     pub(crate) is_flat: bool,
     /// Of which a position is a multiple: the world size of fixed shards.
     step: u64,
@@ -225,6 +226,7 @@ impl Facts {
         }
         Ok(Facts {
             rank: raw.rank,
+            world_size,
             is_flat,
             step: if raw.shard == sys::HW_SHARD_FIXED { world_size.into() } else { 1 },
             deciding: owned(found),
