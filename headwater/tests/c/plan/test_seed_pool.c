@@ -134,6 +134,8 @@ static void what_cannot_be_is_refused(void **state) {
     assert_int_equal(draw(pool, 1, &drawn, &taken), HW_OK); /* the last but one */
     assert_int_equal(drawn.epochs[0], UINT32_MAX);
     assert_int_equal(draw(pool, 2, &drawn, &taken), HW_BAD_ARGUMENT);
+    assert_int_equal(draw(pool, 1, &drawn, &taken), HW_OK); /* the last */
+    assert_int_equal(drawn.epochs[0], UINT32_MAX);
     positions[0] = UINT64_MAX;
     hw_seed_pool_set_position(pool, positions, 0);
     assert_int_equal(draw(pool, 1, &drawn, &taken), HW_BAD_ARGUMENT);
