@@ -25,7 +25,7 @@ use burn::train::{
 use headwater::{Sampler, Split, Store};
 use headwater_burn::{BatchLoader, ContextBatch};
 use shop_model::ShopModel;
-use shop_model::training::{SIZE, TASK, options};
+use shop_model::training::{BATCH, SIZE, TASK, options};
 
 /// The model, and the number of devices that train it at once: Burn adds up their gradients, so each
 /// has its part of the mean.
@@ -87,11 +87,14 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     let epochs: usize = words.next().map_or(Ok(3), |word| word.parse())?;
     let devices: usize = words.next().map_or(Ok(1), |word| word.parse())?;
+    if !(1..=BATCH as usize).contains(&devices) {
+        return Err(format!("{devices} devices, expected 1 to {BATCH}").into());
+    }
     let done = last_epoch(Path::new(&folder), epochs);
 
     let store = Store::open(path)?;
     // Each device has a batch of its own, of which the loader has one part for each.
-    let sampler = Sampler::open(&store, &options(0, 1).batch_size(32 / devices as u32))?;
+    let sampler = Sampler::open(&store, &options(0, 1).batch_size(BATCH / devices as u32))?;
     let train = BatchLoader::<ContextBatch>::builder(&sampler, Split::Train, TASK)
         .parts(devices as u32)
         .first_epoch(done as u32)

@@ -38,6 +38,17 @@ fn the_model_learns_from_neighbours_who_stays_away() {
 }
 
 #[test]
+fn a_plan_that_shares_no_batch_is_refused() {
+    let told = |ranks, steps| {
+        let plan = Plan { store: "none".into(), ranks, steps, save_to: None };
+        train(&plan).expect_err("refused").to_string()
+    };
+    assert_eq!(told(0, 1), "0 ranks and 1 steps, expected 1 to 32 ranks, and a step");
+    assert_eq!(told(33, 1), "33 ranks and 1 steps, expected 1 to 32 ranks, and a step");
+    assert_eq!(told(1, 0), "1 ranks and 0 steps, expected 1 to 32 ranks, and a step");
+}
+
+#[test]
 fn ties_count_half_in_an_auroc() {
     // Of the four pairs of a true and a false one, three are in order and one is a tie.
     let answered = vec![(0.8, true), (0.4, false), (0.4, true), (0.1, false)];

@@ -28,6 +28,33 @@ fn a_batch_of_chosen_seeds_is_that_of_their_epoch() {
 }
 
 #[test]
+fn a_pool_of_a_rank_has_its_epoch_and_that_of_all_ranks_every_seed() {
+    let options = small().rank(1).world_size(3);
+    let sampler = Sampler::open(&store("shop"), &options).unwrap();
+    assert_eq!((sampler.rank(), sampler.world_size()), (1, 3));
+    let mut pool = SeedPool::of(&sampler, Split::Train, "churn", false).unwrap();
+    let drawn = pool.epoch(u32::MAX).unwrap();
+    let epoch = sampler.epoch(Split::Train, "churn", u32::MAX).unwrap();
+    let mut expected = Vec::new();
+    for batch in epoch {
+        let batch = batch.unwrap();
+        let count = batch.array("num_sequences").unwrap().as_slice::<u32>().unwrap()[0] as usize;
+        let seeds = batch.array("seed_index").unwrap().as_slice::<u32>().unwrap();
+        expected.extend_from_slice(&seeds[..count]);
+    }
+    assert_eq!(drawn.seeds, expected);
+    assert!(drawn.epochs.iter().all(|epoch| *epoch == u32::MAX), "the last epoch there is");
+    let all = SeedPool::of_all_ranks(&sampler, Split::Train, "churn", false).unwrap();
+    let count = sampler.seed_count(Split::Train, "churn").unwrap();
+    assert_eq!(all.len(), u64::from(count));
+    assert!(pool.len() == u64::from(count / 3) || pool.len() == u64::from(count.div_ceil(3)));
+    let new = SeedPool::new(&store("shop"), &options.tasks(["churn"]), Split::Train, false);
+    let mut new = new.unwrap();
+    new.epoch(u32::MAX).unwrap();
+    assert_eq!(pool.state(), new.state(), "the same document");
+}
+
+#[test]
 fn every_seed_has_its_split() {
     let store = store("keys");
     let sampler = Sampler::open(&store, &small()).unwrap();

@@ -19,8 +19,8 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 pub const TASK: &str = "churn";
 pub const SIZE: Size = Size { width: 64, blocks: 2, heads: 4 };
 pub const STEPS: usize = 300;
-/// Sequences of a step, which the ranks share.
-const BATCH: u32 = 32;
+/// Sequences of a step, which the ranks, or devices, share.
+pub const BATCH: u32 = 32;
 const LEARNING_RATE: f64 = 3e-3;
 /// Steps of which a mean loss is reported.
 const WINDOW: usize = 50;
@@ -52,6 +52,11 @@ pub struct Report {
 
 /// Trains and answers. Rank 0 alone prints and saves.
 pub fn train(plan: &Plan) -> Outcome<Report> {
+    if !(1..=BATCH).contains(&plan.ranks) || plan.steps == 0 {
+        let (ranks, steps) = (plan.ranks, plan.steps);
+        let expected = format!("expected 1 to {BATCH} ranks, and a step");
+        return Err(format!("{ranks} ranks and {steps} steps, {expected}").into());
+    }
     let store = Store::open(&plan.store)?;
     let device = Device::flex().autodiff();
     device.seed(7);
