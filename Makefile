@@ -54,7 +54,7 @@ release-check: lint
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
 	sh tools/test_rust.sh $(BIN)/python package
 	sh tools/test_burn.sh $(BIN)/python release
-	sh tools/test_burn_collective.sh $(BIN)/python
+	sh tools/test_burn.sh $(BIN)/python collective
 	$(MAKE) test-bare SUITES="bookworm trixie testing" FULL=1
 
 # The pages of docs/ as a site; a broken link, or a page that mkdocs.yml does not list, is an error.

@@ -1,34 +1,38 @@
 #!/bin/sh
 # Tests headwater-burn if there is a cargo of Rust 1.95 or later, and crates can be fetched.
 #
-#     test_burn.sh PYTHON [release]
+#     test_burn.sh PYTHON [release | collective]
 #
-# release: longer tests, optimised. The script fails, and does not skip, if the registry answers but
-# crates cannot be fetched. Cargo.lock is made here, because it names the registry. The build folder is
-# in the user's cache, for all clones.
+# release: longer tests, optimised. collective: bindings/rust/burn-collective, for which Rust 1.92
+# suffices. The script fails, and does not skip, if the registry answers but crates cannot be fetched.
+# Cargo.lock is made here, because it names the registry. Build folders are in the user's cache, for
+# all clones.
 set -eu
 python=$(command -v "$1")
 case $python in /*) ;; *) python=$PWD/$python ;; esac
-least=95
+name=burn least=95
+if [ "${2:-}" = collective ]; then
+    name=burn-collective least=92
+fi
 version=$(cargo --version 2>/dev/null | sed 's/^cargo 1\.\([0-9]*\).*/\1/')
 if [ -z "$version" ] || [ "$version" -lt $least ]; then
-    echo "burn: skipped, no cargo of Rust 1.$least or later here (${version:+1.}${version:-none})"
+    echo "$name: skipped, no cargo of Rust 1.$least or later here (${version:+1.}${version:-none})"
     exit 0
 fi
-crate=$PWD/bindings/rust/burn
+crate=$PWD/bindings/rust/$name
 host=$(rustc -vV | sed -n 's/^host: //p')
 if ! (cd "$crate" && timeout 300 cargo fetch --quiet --target "$host"); then
     empty=$(mktemp -d) # a cache would answer for the registry
     trap 'rm -rf "$empty"' EXIT
     if CARGO_HOME="$empty" timeout 60 cargo info --quiet bytes >/dev/null 2>&1; then
-        echo "burn: the registry answers, but the crates cannot be fetched"
+        echo "$name: the registry answers, but the crates cannot be fetched"
         exit 1
     fi
-    echo "burn: skipped, crates cannot be fetched here"
+    echo "$name: skipped, crates cannot be fetched here"
     exit 0
 fi
 export HEADWATER_RUST_VECTORS="$PWD/build/rust-vectors"
-export CARGO_TARGET_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/headwater-burn"
+export CARGO_TARGET_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/headwater-$name"
 "$python" tools/rust_vectors.py "$HEADWATER_RUST_VECTORS"
 export XDG_CACHE_HOME="$PWD/build/rust-cache" # remembers opened stores
 shop=$PWD/build/shop/store
@@ -39,6 +43,12 @@ if [ "${2:-}" = release ] && [ ! -d "$shop" ]; then
         --metadata examples/shop/shop.json
 fi
 cd "$crate"
+if [ $name = burn-collective ]; then
+    cargo fmt --check
+    cargo test --offline --quiet --tests --no-run
+    # Ranks might wait for each other.
+    exec timeout 600 cargo test --offline --quiet --tests -- --show-output
+fi
 if [ "${2:-}" != release ]; then
     exec cargo test --offline --quiet
 fi
