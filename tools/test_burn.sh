@@ -24,6 +24,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 if ! (cd "$crate" && timeout 300 cargo fetch --quiet --target "$host"); then
     empty=$(mktemp -d) # a cache would answer for the registry
     trap 'rm -rf "$empty"' EXIT
+    cp "${CARGO_HOME:-$HOME/.cargo}"/config* "$empty" 2>/dev/null || true
     if CARGO_HOME="$empty" timeout 60 cargo info --quiet bytes >/dev/null 2>&1; then
         echo "$name: the registry answers, but the crates cannot be fetched"
         exit 1

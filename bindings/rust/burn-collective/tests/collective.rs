@@ -64,7 +64,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// The store of tools/rust_vectors.py.
 fn shop() -> Store {
     let folder = std::env::var_os("HEADWATER_RUST_VECTORS");
-    let folder = PathBuf::from(folder.expect("run tools/test_burn_collective.sh"));
+    let folder = PathBuf::from(folder.expect("run tools/test_burn.sh"));
     Store::open(folder.join("shop.store")).expect("the store is sound")
 }
 

@@ -7,19 +7,18 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
 
-/// Averages gradients over the ranks of a training, each of which is a thread with a replica of the
-/// model, `model.clone().fork(&device)`.
+/// One rank's way to the mean of the gradients of all ranks of a training. A rank is a thread with a
+/// replica of the model, `model.clone().fork(&device)`.
 ///
 /// Without `fork` replicas share a graph, and threads that go backward at once can wait for each
 /// other for ever.
-pub trait GradientExchange: Send + Sync {
+pub trait GradientExchange {
     /// The mean over all ranks of the gradients of the module's parameters. Where a rank has no
     /// gradient of a parameter, zeros count; a parameter that has none on any rank, such as a frozen
     /// one, has none in the mean. Each rank calls it as often as the others, with modules of the same
     /// parameters; all of them get the same bits.
     fn mean<M: Module>(
         &self,
-        rank: usize,
         gradients: GradientsParams,
         module: &M,
     ) -> Result<GradientsParams, Gone>;
@@ -48,8 +47,9 @@ impl std::error::Error for Gone {}
 ///         .map(|rank| {
 ///             let exchange = &exchange;
 ///             scope.spawn(move || {
-///                 let _member = exchange.member(); // ends the other rank if this one panics
-///                 // ... exchange.mean(rank, gradients, &model)? in each step
+///                 let member = exchange.member(rank); // ends the other rank if this one panics
+///                 // ... member.mean(gradients, &model)? in each step
+///                 drop(member);
 ///                 rank
 ///             })
 ///         })
@@ -77,7 +77,10 @@ struct Round {
 
 /// A rank that takes part. When it is dropped, by a panic too, ranks that wait get [`Gone`].
 #[must_use]
-pub struct Member<'e>(&'e HostExchange);
+pub struct Member<'e> {
+    exchange: &'e HostExchange,
+    rank: usize,
+}
 
 impl HostExchange {
     /// Between `world` ranks.
@@ -87,9 +90,14 @@ impl HostExchange {
         HostExchange { world, round: Mutex::new(round), changed: Condvar::new() }
     }
 
-    /// To be held by each rank for as long as it takes part.
-    pub fn member(&self) -> Member<'_> {
-        Member(self)
+    /// A rank, which takes part for as long as it holds what this returns.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such rank.
+    pub fn member(&self, rank: usize) -> Member<'_> {
+        assert!(rank < self.world, "rank {rank} of {}", self.world);
+        Member { exchange: self, rank }
     }
 
     fn lock(&self) -> MutexGuard<'_, Round> {
@@ -99,7 +107,6 @@ impl HostExchange {
     /// The mean of what all ranks give, summed in their order.
     fn mean_of(&self, rank: usize, own: Values) -> Result<Arc<Values>, Gone> {
         let mut round = self.lock();
-        assert!(rank < self.world, "rank {rank} of {}", self.world);
         if round.is_over {
             return Err(Gone);
         }
@@ -142,21 +149,20 @@ fn add(sum: &mut Option<Vec<f32>>, other: Option<Vec<f32>>) {
 
 impl Drop for Member<'_> {
     fn drop(&mut self) {
-        self.0.lock().is_over = true;
-        self.0.changed.notify_all();
+        self.exchange.lock().is_over = true;
+        self.exchange.changed.notify_all();
     }
 }
 
-impl GradientExchange for HostExchange {
+impl GradientExchange for Member<'_> {
     fn mean<M: Module>(
         &self,
-        rank: usize,
         gradients: GradientsParams,
         module: &M,
     ) -> Result<GradientsParams, Gone> {
         let mut read = Reader { gradients, values: Vec::new() };
         module.visit(&mut read);
-        let mean = self.mean_of(rank, read.values)?;
+        let mean = self.exchange.mean_of(self.rank, read.values)?;
         let mut write = Writer { gradients: GradientsParams::new(), values: mean.iter() };
         module.visit(&mut write);
         Ok(write.gradients)

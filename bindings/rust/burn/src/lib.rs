@@ -12,13 +12,15 @@
 //! On a CPU no tensor is a copy: it reads the memory of C, which stays as long as a tensor, or a
 //! view of one, needs it. Nothing writes to it: an operation in place writes to a copy.
 //!
-//! ```no_run
+//! ```
 //! use burn::data::dataloader::DataLoader;
 //! use burn::tensor::Device;
 //! use headwater::{Options, Sampler, Split, Store};
 //! use headwater_burn::{BatchLoader, ContextBatch};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let stores = std::env::var("HEADWATER_RUST_VECTORS").expect("make test-burn sets it");
+//! # std::env::set_current_dir(stores).unwrap();
 //! let store = Store::open("shop.store")?;
 //! let options = Options::new().tasks(["churn"]).sequence_length(96).attention_masks(true);
 //! let sampler = Sampler::open(&store, &options)?;

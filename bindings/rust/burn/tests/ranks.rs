@@ -31,7 +31,7 @@ fn gradients(model: &Small, batch: &SmallBatch) -> GradientsParams {
 
 /// Parameters after each step, of a rank of two.
 fn rank_of_two(rank: u32, model: Small, exchange: &HostExchange, is_adam: bool) -> Vec<Vec<f32>> {
-    let _member = exchange.member();
+    let member = exchange.member(rank as usize);
     let device = Device::flex().autodiff();
     let (mut model, mut optimizer) = (model.fork(&device), optimizer(is_adam));
     let options = options().rank(rank).world_size(2).num_threads(1);
@@ -41,7 +41,7 @@ fn rank_of_two(rank: u32, model: Small, exchange: &HostExchange, is_adam: bool) 
         let batch = sampler.batch(Split::Train, k).unwrap();
         let batch = SmallBatch::from_batch(&batch, &device).unwrap();
         let own = gradients(&model, &batch);
-        let mean = exchange.mean(rank as usize, own, &model).expect("the other rank is there");
+        let mean = member.mean(own, &model).expect("the other rank is there");
         model = step(model, &mut optimizer, mean);
         after.push(parameters(&model));
     }
@@ -130,15 +130,15 @@ fn a_rank_that_panics_or_leaves_ends_the_other() {
         let start = Instant::now();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
-                let _member = exchange.member();
+                let member = exchange.member(0);
                 let model = model.clone().fork(&Device::flex().autodiff());
-                let first = exchange.mean(0, gradients(&model, &batch), &model).err();
-                let second = exchange.mean(0, gradients(&model, &batch), &model).err();
+                let first = member.mean(gradients(&model, &batch), &model).err();
+                let second = member.mean(gradients(&model, &batch), &model).err();
                 assert_eq!(second, first, "once it is over, each call says so");
                 first
             });
             let leaving = scope.spawn(|| {
-                let _member = exchange.member();
+                let _member = exchange.member(1);
                 assert!(!panics, "on purpose");
             });
             assert_eq!(leaving.join().is_err(), panics);
@@ -157,9 +157,10 @@ fn a_gradient_that_one_rank_lacks_counts_as_zeros() {
     let exchange = HostExchange::new(2);
     let whole = gradients(&model, &batch);
     let count = whole.len();
+    let members = [0, 1].map(|rank| exchange.member(rank));
     let after = std::thread::scope(|scope| {
-        let other = scope.spawn(|| exchange.mean(1, GradientsParams::new(), &model).unwrap());
-        let mean = exchange.mean(0, whole, &model).unwrap();
+        let other = scope.spawn(|| members[1].mean(GradientsParams::new(), &model).unwrap());
+        let mean = members[0].mean(whole, &model).unwrap();
         assert_eq!(other.join().unwrap().len(), count);
         SgdConfig::new().init().step(1.0, model.clone(), mean)
     });
@@ -193,12 +194,13 @@ fn a_frozen_parameter_stays_as_it_is_and_others_keep_their_type() {
     let new = LinearConfig::new(3, 3);
     let mut pair = Pair { learns: new.init(&device), is_frozen: new.init(&device).no_grad() };
     let exchange = HostExchange::new(1);
+    let member = exchange.member(0);
     // AdamW moves a parameter that has a gradient, be it of zeros.
     for dtype in [DType::F32, DType::F64] {
         let numbers = Tensor::<2>::from_data([[1.0, 2.0, 3.0]], (&device, dtype));
         let loss = pair.is_frozen.forward(pair.learns.forward(numbers).cast(FloatDType::F32)).sum();
         let own = GradientsParams::from_grads(loss.backward(), &pair);
-        let mean = exchange.mean(0, own, &pair).unwrap();
+        let mean = member.mean(own, &pair).unwrap();
         assert_eq!(mean.len(), 2);
         assert_eq!(mean.get::<2>(pair.learns.weight.id).unwrap().dtype(), dtype);
         let before = pair.clone();

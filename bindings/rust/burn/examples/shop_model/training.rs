@@ -109,7 +109,7 @@ fn train_rank(
     exchange: &HostExchange,
     device: &Device,
 ) -> Outcome<Trained> {
-    let _member = exchange.member(); // if this rank fails, the others end too
+    let member = exchange.member(rank as usize); // if this rank fails, the others end too
     let sampler = Sampler::open(store, &options(rank, plan.ranks))?;
     let mut optimizer = AdamWConfig::new().with_beta_2(0.95).with_weight_decay(0.1).init();
     let (mut losses, mut waited) = (Vec::new(), Duration::ZERO);
@@ -120,7 +120,7 @@ fn train_rank(
         let loss = model.loss(&ContextBatch::from_batch(&batch, device)?);
         losses.push(loss.clone().into_scalar::<f32>());
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        let gradients = exchange.mean(rank as usize, gradients, &model)?;
+        let gradients = member.mean(gradients, &model)?;
         model = optimizer.step(learning_rate(step, plan.steps), model, gradients);
         if rank == 0 && (step + 1) % WINDOW == 0 {
             let last = &losses[losses.len() - WINDOW..];
