@@ -199,7 +199,8 @@ def test_predictions_are_made_for_splits_and_keys(
 
 
 def test_threads_ask_one_run_at_once_and_nothing_is_written(trained: confluence.Run) -> None:
-    """22 of 96 calls failed: threads shared the name of an unfinished file."""
+    """22 of 96 calls failed: threads shared the name of an unfinished file (`predict-in-threads` of
+    ../shared/data/field)."""
     keys = [51, 54]
 
     def contents() -> dict[str, int]:

@@ -20,7 +20,6 @@ from databases import (
     write_sqlite,
 )
 from headwater.builder.build import build
-from headwater.inference.draft import TableDraft
 from headwater.inference.infer import draft_source, infer
 from headwater.store.store import Store
 
@@ -421,23 +420,3 @@ def test_the_field_may_say_that_a_key_is_the_time(tmp_path: Path) -> None:
     assert (key["edges"], key["dangling"]) == (480, 0)
     with Store(tmp_path / "s") as store:
         assert {store.row(row)["time"].year for row in range(60)} == {2021}
-
-
-@pytest.mark.parametrize(
-    ("name", "table", "expected"),
-    [
-        ("year-and-month", "sales", "month_end"),
-        ("season-year", "results", "year_end"),
-        ("range-as-the-only-time", "stay", "during_lower"),
-        ("key-that-is-the-time", "revlog", "id_time"),
-        ("key-that-is-the-time", "cards", "id_time"),
-        ("csv-unix-seconds", "ratings", "timestamp_time"),
-    ],
-)
-def test_the_field_has_computed_times(name: str, table: str, expected: str) -> None:
-    folder = shared_data("field") / name
-    file = folder / "data.db"
-    found: TableDraft = draft_source(
-        f"sqlite:///{file}" if file.exists() else folder / "csv"
-    ).table(table)
-    assert found.temporal_column == expected

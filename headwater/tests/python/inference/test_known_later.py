@@ -1,5 +1,5 @@
 """What a row shows before it can be known: outcomes of appointments and loans, and totals of the
-day of the dump, each by hand and as `../shared/data/field` has it."""
+day of the dump."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from databases import DAY, TinyDatabase, TinyTable, draft, shared_data, sql_types
-from headwater.inference.draft import Cost, Draft, TableDraft
+from databases import DAY, TinyDatabase, TinyTable, draft, sql_types
+from headwater.inference.draft import Cost, TableDraft
 from headwater.inference.infer import draft_source
 
 
@@ -22,10 +22,6 @@ def known(table: TableDraft) -> dict[str, str]:
         for column in table.columns
     }
     return {name: at for name, at in found.items() if at != "creation"}
-
-
-def of_field(name: str) -> Draft:
-    return draft_source(f"sqlite:///{shared_data('field') / name / 'data.db'}")
 
 
 # ---- appointments, and how they went -----------------------------------------------------------
@@ -427,26 +423,3 @@ def test_what_concerns_the_future_is_said_first() -> None:
     costs = [check.cost for _, _, check in found.named_checks()]
     assert costs == sorted(costs) and {Cost.FUTURE, Cost.LINKS, Cost.VALUES} <= set(costs)
     assert "known_at never" in found.every_check()[0]
-
-
-# ---- from the field ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "table", "expected"),
-    [
-        ("outcome-of-a-planned-time", "appointment",
-         {"scheduled_for": "scheduled_for", "showed_up": "scheduled_for"}),
-        ("timeless-customer-totals", "customers",
-         {"order_count": "never", "last_order_at": "never", "lifetime_value": "never"}),
-        ("count-named-as-child", "author", {"books": "never", "followers": "never"}),
-        ("day-child-of-a-visit", "diagnosis", {}),
-    ],
-)  # fmt: skip
-def test_the_field_is_right(name: str, table: str, expected: dict[str, str]) -> None:
-    assert known(of_field(name).table(table)) == expected
-
-
-def test_a_reason_that_is_set_for_no_shows_is_hidden() -> None:
-    (task,) = [t for t in of_field("null-gives-it-away").tasks if t.target_column == "showed_up"]
-    assert [str(column) for column in task.hidden_columns] == ["appointment.no_show_reason"]

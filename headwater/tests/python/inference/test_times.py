@@ -14,14 +14,13 @@ from databases import (
     TinyTable,
     arrow_tables,
     draft,
-    shared_data,
     tickets,
     write_csv,
 )
 from headwater.builder.build import build
 from headwater.cli.main import main
 from headwater.inference.draft import TableDraft
-from headwater.inference.infer import draft_source, infer
+from headwater.inference.infer import infer
 from headwater.metadata.parts import ColumnRef
 from headwater.store.store import Store
 
@@ -249,16 +248,3 @@ def test_times_that_are_not_one_are_two() -> None:
     found = draft(logins("Asia/Tokyo", shift=timedelta(hours=1)))
     assert found.timezone == "UTC"
     assert found.table("logins").column("wall_clock").same_time_as is None
-
-
-@pytest.mark.parametrize(
-    ("name", "table", "expected"),
-    [
-        ("scd2-valid-from", "price_history", "valid_from"),
-        ("naive-beside-zoned", "login", "at_utc"),
-        ("julian-created-at", "event", "created_at"),
-    ],
-)
-def test_the_field_has_its_times(name: str, table: str, expected: str) -> None:
-    found = draft_source(f"sqlite:///{shared_data('field') / name / 'data.db'}")
-    assert found.table(table).temporal_column == expected

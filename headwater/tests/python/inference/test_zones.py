@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import TinyTable, arrow_tables, draft, shared_data
+from databases import TinyTable, arrow_tables, draft
 from headwater.builder.build import build
 from headwater.errors import SchemaError
 from headwater.inference.infer import draft_source, infer
@@ -135,13 +135,3 @@ def test_a_local_time_whose_parent_says_the_zone_is_only_said(tmp_path: Path) ->
     build(source, tmp_path / "s", document)
     with Store(tmp_path / "s") as store:
         assert [store.row(store.find("sales", key))["time"].hour for key in (0, 1)] == [16, 3]
-
-
-def test_the_field_has_the_moments_of_its_sales() -> None:
-    found = draft_source(f"sqlite:///{shared_data('field')}/local-time-and-zone-column/data.db")
-    table = found.table("sale")
-    assert table.temporal_column == "sold_local_utc"
-    assert table.column("sold_local_utc").expression == (
-        "timezone(tz, CAST(sold_local AS TIMESTAMP))"
-    )
-    assert all(task.target_column != "tz" for task in found.tasks)
