@@ -1,8 +1,9 @@
-"""Which key a column refers to, where the source does not say: by its name and by its values.
+"""Which key a column refers to, if the source does not say: by its name, else by its values.
 
-Candidates of a column are the keys that its name speaks for, and those that values alone may speak
-for. Their overlap decides; it is bounded for all of them at once, and measured from the best on,
-until none of the rest can be better.
+Candidates of a column are the keys that its name speaks for; if there are none, the keys that
+values alone may speak for. A table that the column names comes first if it has NAMED_SHARE of the
+values, then the better name, then the larger overlap. It is bounded for all candidates at once, and
+measured from the best on, until none of the rest can be better.
 """
 
 from __future__ import annotations
@@ -11,15 +12,26 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headwater.facts.names import is_code_name, is_id_name, is_plural, reference_score, words_of
+from headwater.facts.column_facts import ColumnFacts
+from headwater.facts.names import (
+    is_code_name,
+    is_id_name,
+    is_own_name,
+    is_plural,
+    names_table,
+    reference_score,
+    words_of,
+)
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.overlaps import Overlap, ValueIndex, measure_overlap
 from headwater.sources.database import Connection
 from headwater.sources.value_sql import INTEGER_TYPES
 
 KEY_LENGTH_MAX = 60  # of a text, on average
-# Distinct values found, by what the names say (3: surely, 2: likely).
-CONTAINED = {3: 0.5, 2: 0.9}
+# Distinct values found, by what the names say (3: surely, 2: likely, 1: one word is equal).
+CONTAINED = {3: 0.5, 2: 0.9, 1: 0.9}
+NAMED_SHARE = 0.9  # of the values, for a table to come first since a column names it
+LIKELY_MIN = 5  # distinct values, for a name that only says likely what it refers to
 CONTAINED_BY_VALUES = 0.95
 VALUES_MIN = 50  # distinct, for a key that only values speak for
 DENSITY_MAX = 0.8  # of the parent's integers within their range; denser ones contain anything
@@ -34,6 +46,26 @@ class Key:
     table: TableDraft
     name: str
     kind: str  # of the values, where they alone may speak for it: text, number or nothing
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A key that a column may refer to, and what the names say of it."""
+
+    key: Key
+    score: int = 0  # of the names; 0: by values
+    named: int = 0  # how the column names the key's table
+
+    def rank(self, share: float) -> tuple[float, ...]:
+        """Candidates in order, the best last, by the share of the values that the key has."""
+        key, is_primary = self.key, self.key.table.primary_key == (self.key.name,)
+        named = self.named if share >= NAMED_SHARE else 0
+        return named, self.score, share, is_primary, -key.table.source.row_count, -key.number
+
+    @property
+    def wanted(self) -> float:
+        """The share of the values that the key must have."""
+        return CONTAINED.get(self.score, CONTAINED_BY_VALUES)
 
 
 @dataclass(frozen=True)
@@ -58,108 +90,126 @@ class ReferenceSearch:
         self.own: dict[str, list[Key]] = {table.name: [] for table in tables}
         for key in self.keys:
             self.own[key.table.name].append(key)
-        self.named: dict[str, list[tuple[Key, int]]] = {}  # by a column's name
+        self.named: dict[str, list[Candidate]] = {}  # by a column's name
         self.by_kind = {
             kind: [key for key in self.keys if key.kind == kind] for kind in ("text", "number")
         }
         uses = Counter(
-            key.number
+            candidate.key.number
             for table in tables
             for column in table.columns
             if column.foreign_key is None
-            for key, _ in self._candidates(table, column)
+            for candidate in self._candidates(table, column)
         )
         indexed = [key for key in self.keys if uses[key.number] >= CANDIDATES_MIN]
         self.places = {key.number: place for place, key in enumerate(indexed)}
         self.index = ValueIndex(connection, [(key.table, key.name) for key in indexed])
 
     def find(self, table: TableDraft, column: ColumnDraft) -> Reference | None:
-        """What a column refers to, the names first, then the larger share of its values."""
-        candidates = list(self._candidates(table, column))
+        """What a column refers to: the table that it names, then what the names say, then the
+        larger share of its values."""
+        candidates = self._candidates(table, column)
         if not candidates:
             return None
         bounds = self._bounds(table, column, candidates)
         ranked = sorted(
-            ((_rank(key, score, bound), key, score) for (key, score), bound in bounds),
+            ((candidate.rank(bound), candidate) for candidate, bound in bounds),
             key=lambda entry: entry[0],
             reverse=True,
         )
         best, found = None, None
-        for bound, key, score in ranked:
+        for bound, candidate in ranked:
             if best is not None and bound < best:
                 break
+            key = candidate.key
             overlap = measure_overlap(
                 self.connection, table, (column.name,), key.table, (key.name,)
             )
-            rank = _rank(key, score, overlap.share)
-            if overlap.share >= _wanted(score) and (best is None or rank > best):
-                best, found = rank, Reference(key, score, overlap)
+            rank = candidate.rank(overlap.share)
+            if overlap.share >= candidate.wanted and (best is None or rank > best):
+                best, found = rank, Reference(key, candidate.score, overlap)
         return found
 
     def _bounds(
-        self, table: TableDraft, column: ColumnDraft, candidates: Sequence[tuple[Key, int]]
-    ) -> list[tuple[tuple[Key, int], float]]:
+        self, table: TableDraft, column: ColumnDraft, candidates: Sequence[Candidate]
+    ) -> list[tuple[Candidate, float]]:
         """Candidates that may hold enough of a column's values, and the share they hold at most."""
         shares = [1.0] * len(candidates)
-        places = [self.places.get(key.number) for key, _ in candidates]
+        places = [self.places.get(candidate.key.number) for candidate in candidates]
         if sum(place is not None for place in places) >= CANDIDATES_MIN:
             found = self.index.shares(table, column.name)
             shares = [1.0 if place is None else float(found[place]) for place in places]
         return [
             (candidate, share)
             for candidate, share in zip(candidates, shares, strict=True)
-            if share >= _wanted(candidate[1])
+            if share >= candidate.wanted
         ]
 
-    def _candidates(self, table: TableDraft, column: ColumnDraft) -> Iterator[tuple[Key, int]]:
-        """Keys that a column may refer to, with what the names say, in no order."""
+    def _candidates(self, table: TableDraft, column: ColumnDraft) -> list[Candidate]:
+        """Keys that a column may refer to, in no order: those that its name speaks for, and if it
+        names no other table, those that values alone may speak for."""
         if column.facts.value_count == 0 or not _joins(table, column):
-            return
-        named = set()
-        for key, score in () if _counts(column) else self._named(table, column.name):
-            if key.table is not table or key.name != column.name:
-                named.add(key.number)
-                yield key, score
-        if table.primary_key == (column.name,):
-            return
-        for key in self.by_kind.get(_kind_of_values(column), ()):
-            if key.table is not table and key.number not in named:
-                yield key, 0
+            return []
+        is_own = column.facts.is_unique and is_own_name(table.name, column.name)
+        named = [
+            candidate
+            for candidate in (() if _counts(column) else self._named(table, column.name))
+            if (candidate.key.table is not table or candidate.key.name != column.name)
+            and (candidate.key.table is table or _may_be_named(candidate, column, is_own=is_own))
+        ]
+        is_named = any(candidate.key.table is not table for candidate in named)
+        if is_named or table.primary_key == (column.name,):
+            return named
+        keys = self.by_kind.get(_kind_of_values(column), ())
+        return named + [Candidate(key) for key in keys if key.table is not table]
 
-    def _named(self, table: TableDraft, name: str) -> Iterator[tuple[Key, int]]:
+    def _named(self, table: TableDraft, name: str) -> Iterator[Candidate]:
         """Keys that a column's name speaks for. Names are the same in many tables, and what they
         say of other tables' keys is too."""
         if name not in self.named:
             scores = (
                 (key, reference_score("", name, key.table.name, key.name)) for key in self.keys
             )
-            self.named[name] = [(key, score) for key, score in scores if score]
-        yield from ((key, score) for key, score in self.named[name] if key.table is not table)
+            self.named[name] = [
+                Candidate(key, score, names_table(name, key.table.name))
+                for key, score in scores
+                if score
+            ]
+        yield from (found for found in self.named[name] if found.key.table is not table)
         for key in self.own[table.name]:
             score = reference_score(table.name, name, table.name, key.name)
             if score:
-                yield key, score
+                yield Candidate(key, score, names_table(name, table.name))
 
 
-def _rank(key: Key, score: int, share: float) -> tuple[float, ...]:
-    is_primary = key.table.primary_key == (key.name,)
-    return score, share, is_primary, -key.table.source.row_count, -key.number
+def _may_be_named(candidate: Candidate, column: ColumnDraft, *, is_own: bool) -> bool:
+    """Whether a name that is not sure is enough, with what is known of the values.
 
-
-def _wanted(score: int) -> float:
-    return CONTAINED.get(score, CONTAINED_BY_VALUES)
+    is_own: the column is a key of its table, and named as that."""
+    if candidate.score == 3:
+        return True
+    if is_own:
+        return False
+    if candidate.score == 1:
+        key = candidate.key.table.column(candidate.key.name).facts
+        return key.number_count < key.value_count or _density(key) <= DENSITY_MAX
+    return bool(candidate.named) or column.facts.distinct_count >= LIKELY_MIN
 
 
 def _unique_columns(parent: TableDraft) -> list[str]:
-    """Columns a key may refer to: the primary key, and other short ones without repetition."""
+    """Columns a key may refer to: the primary key, other short ones without repetition, and one
+    that is called as the table."""
     found = list(parent.primary_key) if len(parent.primary_key) == 1 else []
     for column in parent.columns:
         facts = column.facts
-        is_code = facts.mean_length <= 12 and facts.spaced_count == 0 and facts.time_count == 0
-        if column.name not in found and facts.is_unique and is_code:
-            named = is_id_name(column.name) or is_code_name(column.name)
-            if named or facts.number_count < facts.value_count:
-                found.append(column.name)
+        if column.name in found or not facts.is_unique or facts.time_count:
+            continue
+        is_code = facts.mean_length <= 12 and facts.spaced_count == 0
+        is_text = facts.number_count < facts.value_count
+        is_named = is_id_name(column.name) or is_code_name(column.name)
+        is_own = facts.mean_length <= KEY_LENGTH_MAX and is_own_name(parent.name, column.name)
+        if (is_code and (is_named or is_text)) or (is_own and is_text):
+            found.append(column.name)
     return found
 
 
@@ -199,4 +249,9 @@ def _kind_of_key(column: ColumnDraft) -> str:
         return ""
     if facts.number_count < facts.value_count:
         return "text"
-    return "number" if facts.distinct_count / (facts.largest + 1) <= DENSITY_MAX else ""
+    return "number" if _density(facts) <= DENSITY_MAX else ""
+
+
+def _density(facts: ColumnFacts) -> float:
+    """The share of the whole numbers from 0 on that a key has."""
+    return facts.distinct_count / (max(facts.largest, 0) + 1)

@@ -74,6 +74,18 @@ def test_names_are_words() -> None:
         ("orders", "part_2_id", "part_2", "id", 3),
         ("orders", "part_1_id", "part_2", "id", 0),
         ("match", "home_player_1_id", "Player", "id", 2),
+        ("visits", "person_id", "people", "id", 3),
+        ("pets", "pet_species_id", "pet_species", "id", 3),
+        ("ratings", "movie_id", "movies", "id", 3),
+        ("calls", "case_id", "cases", "id", 3),
+        ("pedidos", "vendedor_id", "vendedores", "id", 3),
+        ("natures", "increased_stat_id", "stats", "id", 2),
+        ("flights", "plan_id", "planes", "id", 0),
+        ("flights", "carrier", "airlines", "carrier", 1),
+        ("genres", "film", "pixar_films", "film", 2),
+        ("flights", "name", "airlines", "name", 0),
+        ("flights", "row_idx", "airlines", "row_idx", 0),
+        ("lines", "order_id", "old_orders", "order_id", 3),
     ],
 )
 def test_a_name_says_what_it_refers_to(
