@@ -31,7 +31,7 @@ KEY_LENGTH_MAX = 60  # of a text, on average
 # Distinct values found, by what the names say (3: surely, 2: likely, 1: one word is equal).
 CONTAINED = {3: 0.5, 2: 0.9, 1: 0.9}
 NAMED_SHARE = 0.9  # of the values, for a table to come first since a column names it
-LIKELY_MIN = 5  # distinct values, for a name that only says likely what it refers to
+LIKELY_MIN = 5  # distinct values, for a name that only makes a table likely
 CONTAINED_BY_VALUES = 0.95
 VALUES_MIN = 50  # distinct, for a key that only values speak for
 DENSITY_MAX = 0.8  # of the parent's integers within their range; denser ones contain anything
@@ -183,7 +183,7 @@ class ReferenceSearch:
 
 
 def _may_be_named(candidate: Candidate, column: ColumnDraft, *, is_own: bool) -> bool:
-    """Whether a name that is not sure is enough, with what is known of the values.
+    """Whether a name that is not sure is enough, with the facts of the values.
 
     is_own: the column is a key of its table, and named as that."""
     if candidate.score == 3:
