@@ -12,11 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from headwater.facts.names import own_key_score, reference_score
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.overlaps import key_text, measure_overlap
-from headwater.inference.references import CONTAINED, KEY_LENGTH_MAX, Key, ReferenceSearch
+from headwater.inference.overlaps import Overlap, key_text, measure_overlap
+from headwater.inference.references import (
+    CONTAINED,
+    KEY_LENGTH_MAX,
+    NAMED_SHARE,
+    Key,
+    ReferenceSearch,
+)
 from headwater.metadata.parts import ColumnRef, ForeignKey
 from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, count_rows
@@ -186,9 +193,7 @@ def draft_foreign_keys(connection: Connection, tables: Sequence[TableDraft]) -> 
             column.check(
                 f"foreign key to {column.foreign_key} is inferred {column.reason}", Cost.LINKS
             )
-    for table in tables:
-        for parent in tables:
-            _infer_composite(connection, table, parent)
+    _infer_composites(connection, tables)
     for table in tables:
         _say_nearly_key(connection, tables, table)
 
@@ -282,18 +287,69 @@ def _refers_back(key: Key, table: TableDraft, column: ColumnDraft) -> bool:
     )
 
 
-def _infer_composite(connection: Connection, table: TableDraft, parent: TableDraft) -> None:
-    """A key over the columns that have the names of the parent's primary key."""
-    if parent is table or len(parent.primary_key) < 2:
-        return
-    folded = {column.name.casefold(): column.name for column in table.columns}
-    names = [folded.get(part.casefold()) for part in parent.primary_key]
-    columns = tuple(name for name in names if name is not None)
-    if len(columns) < len(names) or any(key.table == parent.name for key in table.every_key()):
-        return
-    overlap = measure_overlap(connection, table, columns, parent, parent.primary_key)
-    if overlap.share < CONTAINED[3]:
-        return
+def _infer_composites(connection: Connection, tables: Sequence[TableDraft]) -> None:
+    """Keys over the columns that have the names of another table's primary key, the shorter first.
+
+    If several tables have one key, a row refers to one of them: to the one that most tables refer
+    to, and these tables to each other in that order.
+    """
+    groups: dict[frozenset[str], list[TableDraft]] = {}
+    for table in tables:
+        if len(table.primary_key) > 1:
+            names = frozenset(part.casefold() for part in table.primary_key)
+            groups.setdefault(names, []).append(table)
+    for _, parents in sorted(groups.items(), key=lambda group: len(group[0])):
+        found = [
+            (parent, _composites(connection, tables, parent))
+            for parent in parents
+            if not _is_junction(parent)
+        ]
+        found.sort(key=lambda entry: -len(entry[1]))
+        for table in tables:
+            for parent, children in found:
+                if parent is table:
+                    break
+                if table.name in children:
+                    _add_composite(table, parent, *children[table.name])
+                    break
+
+
+def _is_junction(table: TableDraft) -> bool:
+    """Whether different parts of a key refer to different tables, as those of a castaway of a
+    season. Rows that share both parts meet in these tables; hardly anything refers to the pair."""
+    parts = [set(key.columns) for key in table.every_key()]
+    parts = [columns for columns in parts if columns <= set(table.primary_key)]
+    return any(not (one <= other or other <= one) for one, other in combinations(parts, 2))
+
+
+def _composites(
+    connection: Connection, tables: Sequence[TableDraft], parent: TableDraft
+) -> dict[str, tuple[tuple[str, ...], Overlap]]:
+    """By table, the columns that may refer to a key of several columns, and their overlap."""
+    found = {}
+    for table in tables:
+        folded = {column.name.casefold(): column.name for column in table.columns}
+        names = [folded.get(part.casefold()) for part in parent.primary_key]
+        columns = tuple(name for name in names if name is not None)
+        if table is parent or len(columns) < len(names) or _are_linked(table, parent):
+            continue
+        overlap = measure_overlap(connection, table, columns, parent, parent.primary_key)
+        if overlap.share >= NAMED_SHARE:
+            found[table.name] = columns, overlap
+    return found
+
+
+def _are_linked(table: TableDraft, parent: TableDraft) -> bool:
+    """Whether a key refers to the parent already, or the parent's own to the table."""
+    own = set(parent.primary_key)
+    return any(key.table == parent.name for key in table.every_key()) or any(
+        key.table == table.name and set(key.columns) == own for key in parent.every_key()
+    )
+
+
+def _add_composite(
+    table: TableDraft, parent: TableDraft, columns: tuple[str, ...], overlap: Overlap
+) -> None:
     if len(table.primary_key) > 1 and set(table.primary_key) < set(columns):
         # Fewer columns happen to be unique, but this is the key that the two tables share.
         table.checks = [check for check in table.checks if not check.startswith("primary key")]

@@ -20,7 +20,7 @@ SCRIPTS = Path(__file__).parents[3] / "bench"
 # What a draft finds today: right links at least, false links at most. A change that finds more
 # changes the numbers. The goal for "all", which declares 158: 95 % of the drafted links are right,
 # and 90 % of the declared ones are found.
-FLOORS = {"all": (153, 58), "parlgov": (18, 6), "plurel": (0, 0)}
+FLOORS = {"all": (152, 8), "parlgov": (18, 6), "plurel": (0, 0)}
 
 SHOP = """
     CREATE TABLE Shop (a TEXT, b INTEGER, PRIMARY KEY (a, b), UNIQUE (b));

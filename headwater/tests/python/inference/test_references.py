@@ -121,3 +121,64 @@ def test_a_name_that_is_only_likely_needs_five_values(count: int, refers: bool) 
     }
     key = draft(database).table("departments").column("department_type_id").foreign_key
     assert (key is not None) == refers
+
+
+# ---- keys of several columns -------------------------------------------------------------------
+
+
+def seasons() -> dict[str, TinyTable]:
+    """Eight seasons of five episodes and six players: viewers and ratings have a row for each
+    episode, casts for each season and player, scores for each episode and player."""
+    episodes = [(f"S{s}", e) for s in range(8) for e in range(1, 6)]
+    casts = [(f"S{s}", f"P{p:02}") for s in range(8) for p in range(6)]
+    seen = {"season": "TEXT", "episode": "INTEGER"}
+    scores = [(s, e, p, j % 7) for j, (s, e) in enumerate(episodes) for t, p in casts if s == t]
+    rows = {
+        "viewers": (seen | {"millions": "DOUBLE"}, [(*episode, 2.5) for episode in episodes]),
+        "ratings": (seen | {"stars": "DOUBLE"}, [(*episode, 1.5) for episode in episodes]),
+        "seasons": ({"season": "TEXT", "host": "TEXT"}, [(f"S{s}", "h") for s in range(8)]),
+        "players": ({"player": "TEXT", "age": "INTEGER"}, [(f"P{p:02}", p) for p in range(6)]),
+        "casts": ({"season": "TEXT", "player": "TEXT", "role": "TEXT"}, [(*c, "r") for c in casts]),
+        "scores": (seen | {"player": "TEXT", "points": "INTEGER"}, scores),
+    }
+    return {name: TinyTable(*entry) for name, entry in rows.items()}
+
+
+def composites(database: dict[str, TinyTable], table: str) -> list[str]:
+    keys = draft(database).table(table).foreign_keys
+    return [f"{', '.join(key.columns)} -> {key.table}" for key in keys]
+
+
+def test_of_tables_with_one_key_of_several_columns_rows_refer_to_one() -> None:
+    """ratings and viewers had each other as parents, and every score had both."""
+    database = seasons()
+    assert composites(database, "scores") == ["season, episode -> viewers"]
+    assert composites(database, "ratings") == ["season, episode -> viewers"]
+    assert composites(database, "viewers") == []
+
+
+def test_the_one_is_that_which_more_tables_refer_to() -> None:
+    """Of the forty episodes viewers have thirty, which is too few for ratings and scores."""
+    database = seasons()
+    viewers = database["viewers"]
+    database["viewers"] = TinyTable(viewers.types, viewers.rows[:30])
+    assert composites(database, "scores") == ["season, episode -> ratings"]
+    assert composites(database, "viewers") == ["season, episode -> ratings"]
+    assert composites(database, "ratings") == []
+
+
+def test_a_pair_of_things_is_referred_to_by_neither_of_its_parts() -> None:
+    """A score has a season and a player: it does not refer to the row of casts with both."""
+    found = draft(seasons())
+    assert str(found.table("scores").column("season").foreign_key) == "seasons.season"
+    assert str(found.table("scores").column("player").foreign_key) == "players.player"
+    assert not any(key.table == "casts" for table in found.tables for key in table.every_key())
+
+
+def test_a_key_of_several_columns_needs_nine_tenths_of_the_values() -> None:
+    database = seasons()
+    del database["viewers"]
+    ratings = database["ratings"]
+    for count, expected in ((36, ["season, episode -> ratings"]), (35, [])):
+        database["ratings"] = TinyTable(ratings.types, ratings.rows[:count])
+        assert composites(database, "scores") == expected
