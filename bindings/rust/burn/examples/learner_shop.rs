@@ -13,9 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::data::dataloader::DataLoader;
-use burn::lr_scheduler::constant::ConstantLr;
 use burn::module::Module;
-use burn::optim::AdamWConfig;
 use burn::tensor::{Device, ExecutionError, Tensor};
 use burn::train::metric::{Adaptor, LossInput, LossMetric};
 use burn::train::{
@@ -25,7 +23,7 @@ use burn::train::{
 use headwater::{Sampler, Split, Store};
 use headwater_burn::{BatchLoader, ContextBatch};
 use shop_model::ShopModel;
-use shop_model::training::{BATCH, SIZE, TASK, options};
+use shop_model::training::{BATCH, SIZE, TASK, optimizer, options};
 
 /// The model, and the number of devices that train it at once: Burn adds up their gradients, so each
 /// has its part of the mean.
@@ -105,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let device = Device::flex().autodiff();
     device.seed(7);
     let model = Trained { model: ShopModel::new(&store, SIZE, &device)?, devices };
-    let optimizer = AdamWConfig::new().with_beta_2(0.95).with_weight_decay(0.1).init();
+    let (optimizer, rates) = optimizer(epochs * train.num_batches() / devices)?;
     let strategy = match devices {
         1 => ExecutionStrategy::single(Device::flex()),
         _ => ExecutionStrategy::multi(
@@ -123,7 +121,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         println!("goes on after epoch {done}");
         training = training.checkpoint(done);
     }
-    let result = training.launch(Learner::new(model, optimizer, ConstantLr::new(1e-3)));
+    let result = training.launch(Learner::new(model, optimizer, rates));
     if let Some(error) = result.error {
         return Err(error.to_string().into()); // an error of the loader, among others
     }

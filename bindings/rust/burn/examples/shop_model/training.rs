@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use burn::module::Module;
-use burn::optim::{AdamWConfig, GradientsParams};
+use burn::lr_scheduler::cosine::CosineAnnealingLrSchedulerConfig;
+use burn::lr_scheduler::module_lr_scheduler::{ModuleLrScheduler, ModuleLrSchedulerConfig};
+use burn::module::{Module, ParamGroup};
+use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer, MuonConfig};
 use burn::tensor::{Bool, Device, Tensor};
 use headwater::{ChildOrder, IdentifierCells, Options, Sampler, Split, Store, Targets};
 use headwater_burn::{ContextBatch, FromBatch, GradientExchange, HostExchange};
@@ -22,6 +24,8 @@ pub const STEPS: usize = 300;
 /// Sequences of a step, which the ranks, or devices, share.
 pub const BATCH: u32 = 32;
 const LEARNING_RATE: f64 = 3e-3;
+/// Of the matrices of attention and feed-forward.
+const MATRIX_LEARNING_RATE: f64 = 0.02;
 /// Steps of which a mean loss is reported.
 const WINDOW: usize = 50;
 
@@ -111,7 +115,7 @@ fn train_rank(
 ) -> Outcome<Trained> {
     let member = exchange.member(rank as usize); // if this rank fails, the others end too
     let sampler = Sampler::open(store, &options(rank, plan.ranks))?;
-    let mut optimizer = AdamWConfig::new().with_beta_2(0.95).with_weight_decay(0.1).init();
+    let (mut optimizer, mut rates) = optimizer(plan.steps)?;
     let (mut losses, mut waited) = (Vec::new(), Duration::ZERO);
     for step in 0..plan.steps {
         let start = Instant::now();
@@ -121,13 +125,26 @@ fn train_rank(
         losses.push(loss.clone().into_scalar::<f32>());
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         let gradients = member.mean(gradients, &model)?;
-        model = optimizer.step(learning_rate(step, plan.steps), model, gradients);
+        model = optimizer.step(rates.step(), model, gradients);
         if rank == 0 && (step + 1) % WINDOW == 0 {
             let last = &losses[losses.len() - WINDOW..];
             println!("step {}: loss {:.4}", step + 1, last.iter().sum::<f32>() / WINDOW as f32);
         }
     }
     Ok(Trained { model, losses, waited })
+}
+
+/// AdamW, but Muon for the matrices of blocks (with AdamW alone the loss stays that of a constant),
+/// and their learning rates, which fall along a cosine.
+pub fn optimizer(steps: usize) -> Outcome<(ModuleOptimizer, ModuleLrScheduler)> {
+    let matrices = ParamGroup::from_regex(r"blocks\..*(query|key|value|output|up|down)\.weight$")
+        .expect("it is a regular expression");
+    let muon = MuonConfig::new().build();
+    let optimizer = AdamWConfig::new().with_beta_2(0.95).init();
+    let cosine = |rate| CosineAnnealingLrSchedulerConfig::new(rate, steps);
+    let rates = ModuleLrSchedulerConfig::new(cosine(LEARNING_RATE).into())
+        .with_group(matrices.clone(), cosine(MATRIX_LEARNING_RATE));
+    Ok((optimizer.with_group(matrices, muon, None), rates.init()?))
 }
 
 /// The contexts of `make demo`.
@@ -146,14 +163,6 @@ pub fn options(rank: u32, ranks: u32) -> Options {
         .targets(Targets::Separate)
         .attention_masks(true)
         .num_threads(1)
-}
-
-/// Up in a twentieth of the steps, then down along a cosine.
-fn learning_rate(step: usize, steps: usize) -> f64 {
-    let warmup = steps.div_ceil(20);
-    let share = step.saturating_sub(warmup) as f64 / (steps - warmup).max(1) as f64;
-    let up = ((step + 1) as f64 / warmup as f64).min(1.0);
-    LEARNING_RATE * up * 0.5 * (1.0 + (std::f64::consts::PI * share).cos())
 }
 
 /// The AUROC of a model's answers to the seeds of a split.
