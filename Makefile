@@ -52,6 +52,7 @@ test-bare:
 release-check: lint
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m release
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
+	sh tools/test_rust.sh $(BIN)/python asan
 	sh tools/test_rust.sh $(BIN)/python package
 	sh tools/test_burn.sh $(BIN)/python release
 	sh tools/test_burn.sh $(BIN)/python collective
@@ -133,7 +134,6 @@ sanitize: system-c $(VENV)/installed $(VENV)/test-tools
 	meson test -C build/asan --print-errorlogs --timeout-multiplier 5
 	meson test -C build/asan-confluence --print-errorlogs --timeout-multiplier 5
 	sh headwater/tests/sanitized.sh build/asan
-	sh tools/test_rust.sh $(BIN)/python asan
 	meson test -C build/tsan --suite threads --print-errorlogs --timeout-multiplier 10
 	meson test -C build/tsan-confluence --suite threads --print-errorlogs --timeout-multiplier 10
 

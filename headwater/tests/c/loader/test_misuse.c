@@ -4,10 +4,11 @@
 #include "support/read.h"
 #include "support/unit_test.h"
 
-static const struct {
+/* As a program has them whose header is newer. */
+struct newer_options {
     hw_sampler_options known;
     uint64_t later;
-} STANDARD; /* as a program has it whose header is newer */
+};
 
 /* The message of opening a sampler, which must be refused, or "" if it opens. */
 static const char *refusal(hw_store *store, const hw_sampler_options *options, hw_error *error) {
@@ -39,7 +40,7 @@ static void options_are_refused_that_say_no_size_or_more_than_is_known(void **st
     }
 
     /* A newer header: what it has beyond is fine as long as it is not used. */
-    unsigned char newer[sizeof STANDARD];
+    unsigned char newer[sizeof(struct newer_options)];
     memset(newer, 0, sizeof newer);
     hw_sampler_options_init((hw_sampler_options *)(void *)newer, sizeof newer);
     assert_string_equal(refusal(store, (const hw_sampler_options *)(const void *)newer, &error),
