@@ -12,67 +12,71 @@ pub trait FromBatch: Sized + Send + 'static {
     fn from_batch(batch: &Batch, device: &Device) -> Result<Self>;
 }
 
-macro_rules! tensor {
-    ($batch:ident $device:ident $name:ident float $rank:literal) => {
-        tensors::float::<$rank>($batch, stringify!($name), $device)
-    };
-    ($batch:ident $device:ident $name:ident int $rank:literal) => {
-        tensors::int::<$rank>($batch, stringify!($name), $device)
-    };
-    ($batch:ident $device:ident $name:ident bool $rank:literal) => {
-        tensors::bool::<$rank>($batch, stringify!($name), $device)
-    };
+/// A tensor of an array, of which the type of the tensor says how it is read.
+trait OfArray: Sized {
+    fn of(batch: &Batch, name: &str, device: &Device) -> Result<Self>;
 }
 
-macro_rules! tensor_type {
-    (float $rank:literal) => { Tensor<$rank> };
-    (int $rank:literal) => { Tensor<$rank, Int> };
-    (bool $rank:literal) => { Tensor<$rank, Bool> };
+impl<const D: usize> OfArray for Tensor<D> {
+    fn of(batch: &Batch, name: &str, device: &Device) -> Result<Self> {
+        tensors::float(batch, name, device)
+    }
 }
 
-/// `Some` if the batch has an array, which an option of the sampler decides.
-fn optional<T>(batch: &Batch, name: &str, make: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+impl<const D: usize> OfArray for Tensor<D, Int> {
+    fn of(batch: &Batch, name: &str, device: &Device) -> Result<Self> {
+        tensors::int(batch, name, device)
+    }
+}
+
+impl<const D: usize> OfArray for Tensor<D, Bool> {
+    fn of(batch: &Batch, name: &str, device: &Device) -> Result<Self> {
+        tensors::bool(batch, name, device)
+    }
+}
+
+/// `None` if the options of the sampler leave the array out.
+impl<T: OfArray> OfArray for Option<T> {
+    fn of(batch: &Batch, name: &str, device: &Device) -> Result<Self> {
+        if_there(batch, name, || T::of(batch, name, device))
+    }
+}
+
+fn if_there<T>(batch: &Batch, name: &str, make: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
     batch.arrays().any(|array| array.name() == name).then(make).transpose()
 }
 
+/// Declares the struct, whose members but the last ones are the arrays of their names.
 macro_rules! context_batch {
-    (
-        $(#[$meta:meta])*
-        always { $($name:ident: $kind:tt $rank:tt,)+ }
-        optional { $($option:ident: $option_kind:tt $option_rank:tt,)+ }
-    ) => {
+    ($(#[$meta:meta])* $($name:ident: $kind:ty,)+) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
-        #[allow(missing_docs)] // each is the array of its name
+        #[allow(missing_docs)]
         pub struct ContextBatch {
-            $(pub $name: tensor_type!($kind $rank),)+
-            $(pub $option: Option<tensor_type!($option_kind $option_rank)>,)+
+            $(pub $name: $kind,)+
             /// With `attention_masks`.
             pub masks: Option<AttentionMasks>,
             /// With `targets` separate.
             pub targets: Option<SeparateTargets>,
             /// With masked cells.
             pub masked: Option<MaskedTargets>,
-            /// Sequences with a label: where `is_labelled` is true.
+            /// Sequences with a label: those for which `is_labelled` is true.
             pub num_labelled: usize,
-            /// The arrays themselves: what is of one element, such as `task_idx` and
-            /// `num_sequences`, and what stays on the host, such as `seed_index` and `obs_time`.
+            /// The arrays themselves: those of one element, such as `task_idx` and
+            /// `num_sequences`, and those for the host, such as `seed_index` and `obs_time`.
             pub arrays: Batch,
         }
 
         impl FromBatch for ContextBatch {
             fn from_batch(batch: &Batch, device: &Device) -> Result<ContextBatch> {
-                let labelled: &[u8] = batch.array("is_labelled")?.as_slice()?;
+                let labelled: &[u8] = batch.is_labelled()?.as_slice()?;
                 Ok(ContextBatch {
-                    $($name: tensor!(batch device $name $kind $rank)?,)+
-                    $($option: optional(batch, stringify!($option), || {
-                        tensor!(batch device $option $option_kind $option_rank)
-                    })?,)+
-                    masks: optional(batch, "column_mask", || AttentionMasks::of(batch, device))?,
-                    targets: optional(batch, "target_values", || {
+                    $($name: OfArray::of(batch, stringify!($name), device)?,)+
+                    masks: if_there(batch, "column_mask", || AttentionMasks::of(batch, device))?,
+                    targets: if_there(batch, "target_values", || {
                         SeparateTargets::of(batch, device)
                     })?,
-                    masked: optional(batch, "masked_numerical_indices", || {
+                    masked: if_there(batch, "masked_numerical_indices", || {
                         MaskedTargets::of(batch, device)
                     })?,
                     num_labelled: labelled.iter().filter(|flag| **flag == 1).count(),
@@ -88,36 +92,32 @@ context_batch! {
     /// the documentation of the batch gives. B sequences have S cells of at most R rows.
     ///
     /// An error if the sampler has another layout, or packs contexts.
-    always {
-        semantic_types: int 2,
-        column_ids: int 2,
-        seq_row_ids: int 2,
-        numeric_values: float 2,
-        timestamp_values: float 3,
-        bool_values: bool 2,
-        categorical_embed_ids: int 2,
-        text_embed_ids: int 2,
-        is_null: bool 2,
-        is_target: bool 2,
-        is_padding: bool 2,
-        fk_adj: bool 3,
-        parents: int 3,
-        col_perm: int 2,
-        out_perm: int 2,
-        in_perm: int 2,
-        row_ages: float 2,
-        row_starts: int 2,
-        row_tables: int 2,
-        num_cells: int 1,
-        num_rows: int 1,
-        is_labelled: bool 1,
-    }
-    optional {
-        row_depths: int 2,
-        text_batch_embeddings: float 2,
-        text_numbers: int 1,
-        target_indices: int 1,
-    }
+    semantic_types: Tensor<2, Int>,
+    column_ids: Tensor<2, Int>,
+    seq_row_ids: Tensor<2, Int>,
+    numeric_values: Tensor<2>,
+    timestamp_values: Tensor<3>,
+    bool_values: Tensor<2, Bool>,
+    categorical_embed_ids: Tensor<2, Int>,
+    text_embed_ids: Tensor<2, Int>,
+    is_null: Tensor<2, Bool>,
+    is_target: Tensor<2, Bool>,
+    is_padding: Tensor<2, Bool>,
+    fk_adj: Tensor<3, Bool>,
+    parents: Tensor<3, Int>,
+    col_perm: Tensor<2, Int>,
+    out_perm: Tensor<2, Int>,
+    in_perm: Tensor<2, Int>,
+    row_ages: Tensor<2>,
+    row_starts: Tensor<2, Int>,
+    row_tables: Tensor<2, Int>,
+    num_cells: Tensor<1, Int>,
+    num_rows: Tensor<1, Int>,
+    is_labelled: Tensor<1, Bool>,
+    row_depths: Option<Tensor<2, Int>>,
+    text_batch_embeddings: Option<Tensor<2>>,
+    text_numbers: Option<Tensor<1, Int>>,
+    target_indices: Option<Tensor<1, Int>>,
 }
 
 /// Which cells attention leaves out, [B, S, S], true where it does, as `mask_attn` takes it; and
@@ -145,7 +145,7 @@ impl AttentionMasks {
     }
 }
 
-/// The truth of the task, beside the cells.
+/// The truth of the task, which the cells do not have.
 #[derive(Clone, Debug)]
 pub struct SeparateTargets {
     /// [B, 15]: of a timestamp all of them; else the first is the z-score, 0 or 1, or the place
@@ -192,21 +192,19 @@ pub struct MaskedTargets {
 
 impl MaskedTargets {
     fn of(batch: &Batch, device: &Device) -> Result<MaskedTargets> {
-        macro_rules! cells {
-            ($kind:literal, $values:ident) => {
-                MaskedCells {
-                    indices: tensors::int(batch, concat!("masked_", $kind, "_indices"), device)?,
-                    values: tensors::$values(batch, concat!("masked_", $kind, "_values"), device)?,
-                    is_null: tensors::bool(batch, concat!("masked_", $kind, "_is_null"), device)?,
-                }
-            };
+        fn cells<V: OfArray>(batch: &Batch, kind: &str, device: &Device) -> Result<MaskedCells<V>> {
+            Ok(MaskedCells {
+                indices: tensors::int(batch, &format!("masked_{kind}_indices"), device)?,
+                values: OfArray::of(batch, &format!("masked_{kind}_values"), device)?,
+                is_null: tensors::bool(batch, &format!("masked_{kind}_is_null"), device)?,
+            })
         }
         Ok(MaskedTargets {
-            numerical: cells!("numerical", float),
-            timestamp: cells!("timestamp", float),
-            boolean: cells!("boolean", bool),
-            categorical: cells!("categorical", int),
-            text: cells!("text", int),
+            numerical: cells(batch, "numerical", device)?,
+            timestamp: cells(batch, "timestamp", device)?,
+            boolean: cells(batch, "boolean", device)?,
+            categorical: cells(batch, "categorical", device)?,
+            text: cells(batch, "text", device)?,
         })
     }
 }
