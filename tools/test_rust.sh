@@ -8,14 +8,8 @@
 # does not hold across fork(). package: a program builds in an empty folder with the crates as they
 # would be published: headwater, and headwater-sys with the C sources that it brings.
 set -eu
-python=$(command -v "$1")
-case $python in /*) ;; *) python=$PWD/$python ;; esac
-least=85
-version=$(cargo --version 2>/dev/null | sed 's/^cargo 1\.\([0-9]*\).*/\1/')
-if [ -z "$version" ] || [ "$version" -lt $least ]; then
-    echo "rust: skipped, no cargo of Rust 1.$least or later here (${version:+1.}${version:-none})"
-    exit 0
-fi
+. tools/need_cargo.sh
+need_cargo rust "$1" 85
 rust=bindings/rust
 if [ "${2:-}" = package ]; then
     folder=$(mktemp -d)

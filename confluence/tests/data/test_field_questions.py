@@ -1,6 +1,6 @@
 """Questions of ../shared/data/field that cannot be scored are refused before anything is trained.
 
-`field_by_hand.json` of headwater's tests has what is true of them now, as of the other folders.
+`field_by_hand.json` of headwater's tests has how they fare now, like the other folders.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@ and their version is the library's."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -50,6 +52,47 @@ def test_the_crates_have_the_version_of_the_library() -> None:
             if name.startswith("headwater"):
                 is_published = manifest["package"].get("publish", True)
                 assert needed.get("version") == version or not is_published
+
+
+CARGO = """#!/bin/sh
+case $1 in
+--version) echo "cargo 1.{version}.0 (fake)" ;;
+fetch) exit {fetch} ;;
+info) exit {info} ;;
+esac
+"""
+
+
+def told(tmp_path: Path, script: str, **cargo: int) -> tuple[int, str]:
+    """The status and the last line of a script, with a cargo that does as it is told."""
+    for name, text in {"cargo": CARGO.format(**cargo), "rustc": "#!/bin/sh\n"}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", f"tools/{script}", sys.executable], cwd=ROOT, text=True, capture_output=True,
+        check=False, env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    return done.returncode, done.stdout.splitlines()[-1]
+
+
+def test_the_scripts_skip_what_cannot_be_here_and_nothing_else(tmp_path: Path) -> None:
+    """The summary of the tests has it too, if Rust is skipped."""
+    old = {"fetch": 0, "info": 0}
+    rust, burn = "test_rust.sh", "test_burn.sh"
+    line = "rust: skipped, no cargo of Rust 1.85 or later here (1.84)"
+    assert told(tmp_path, rust, version=84, **old) == (0, line)
+    line = "burn: skipped, no cargo of Rust 1.95 or later here (1.85)"
+    assert told(tmp_path, burn, version=85, **old) == (0, line)
+    line = "burn: skipped, crates cannot be fetched here"
+    assert told(tmp_path, burn, version=95, fetch=1, info=1) == (0, line)
+    line = "burn: the registry answers, but the crates cannot be fetched"
+    assert told(tmp_path, burn, version=95, fetch=1, info=0) == (1, line)
+    if shutil.which("cargo") is None:
+        pytest.skip("no cargo: the Rust crates are not tested here")
+    found = subprocess.run(["cargo", "--version"], text=True, capture_output=True, check=True)
+    (minor,) = re.findall(r"^cargo 1\.(\d+)", found.stdout)
+    if int(minor) < 95:
+        pytest.skip(f"cargo 1.{minor}: headwater-burn, or all Rust crates, are not tested here")
 
 
 def test_what_the_guide_of_burn_shows_stands_in_its_examples() -> None:

@@ -1,7 +1,7 @@
 """The folders of ../shared/data/field: whether a draft, and a build by it, are right by themselves.
 
 `field_by_hand.json` has the truth of each folder, by its README and its files and not by a draft,
-and what is true of it now:
+and how it fares now:
 
     decided  the draft and its store are right: all of "decided" holds
     named    they are not, but a line or a refusal says what the README wants: one of "named" holds
