@@ -74,7 +74,8 @@ else
     make test-c .venv/test-tools
     # The newest JAX, NumPy and Python may break these: the model, its training, and several ranks.
     run_tests .venv/bin/python -m pytest -n 2 --dist loadfile \
-        confluence/tests/model confluence/tests/ranks confluence/tests/training
+        confluence/tests/model/test_attention.py confluence/tests/model/test_model.py \
+        confluence/tests/ranks/test_parallel.py confluence/tests/training/test_train.py
 fi
 
 # ---- the row -------------------------------------------------------------------------------

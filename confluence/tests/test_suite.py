@@ -143,7 +143,13 @@ def test_settings_that_were_tried_are_rows_of_a_table() -> None:
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the databases of the suite are not here")
-@pytest.mark.parametrize("question", ask_suite.QUESTIONS, ids=lambda question: question.name)
+@pytest.mark.parametrize(
+    "question",
+    [
+        pytest.param(found, id=found.name, marks=[pytest.mark.release] * (place > 2))
+        for place, found in enumerate(ask_suite.QUESTIONS)
+    ],
+)
 def test_parts_are_apart_in_time_and_large_enough(
     question: ask_suite.Question, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -170,6 +170,7 @@ def test_a_step_that_cannot_run_is_one_error(shop_store: Path) -> None:
         fitting_budget(CFG, [shop_store], ["x"])
 
 
+@pytest.mark.release
 def test_auto_measures_two_sizes_each_in_its_process(
     shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

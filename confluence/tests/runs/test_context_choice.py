@@ -175,6 +175,7 @@ def test_auto_is_the_word() -> None:
         Config(max_hops=-1)
 
 
+@pytest.mark.release
 def test_a_run_keeps_the_hops_that_it_chose(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

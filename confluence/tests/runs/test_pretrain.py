@@ -228,6 +228,7 @@ def test_two_stores_are_learned_by_weight_and_scored_apart_and_together(
     assert any(f"{counts[1]:,} contexts of '{other_store}'" in line for line in said)
 
 
+@pytest.mark.release
 def test_two_ranks_learn_masked_cells_of_two_stores_as_one_process_does(
     of_two: Run, shop_store: Path, other_store: Path, tmp_path: Path
 ) -> None:

@@ -291,6 +291,7 @@ def test_a_second_ctrl_c_says_what_is_left(
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.release
 def test_rel_f1_with_its_label_tables(tmp_path: Path) -> None:
     data, metadata = SHARED_DATA / "rel-f1", ROOT / "examples" / "rel-f1.json"
     if not data.exists():

@@ -353,6 +353,7 @@ def test_the_best_on_val_stays_and_can_be_evaluated(shop_store: Path, tmp_path: 
     assert confluence.load(out, which="last").step == STEPS
 
 
+@pytest.mark.release
 def test_accumulated_batches_of_a_store_train_like_larger_ones(
     whole: Path, shop_store: Path, tmp_path: Path
 ) -> None:
