@@ -33,6 +33,7 @@ from headwater.sources.value_sql import (
     ZONED_TYPE,
     canonical_text,
     category_text,
+    counts,
     from_local,
     is_exact,
     is_fractional,
@@ -199,9 +200,10 @@ class _Converter:
     def profile(self) -> None:
         measures: list[str] = []
         for slot, column in enumerate(self.table.columns):
+            self.refuse_clock(slot)
             raw, value, source = f"c{self.raw[slot]}", self.value(slot), self.sources[slot]
             meaning = self.meaning(column)
-            integral, zoned, naive = _shape(value, meaning, source)
+            integral, zoned, naive = _shape(value, meaning, source, column)
             is_kept = meaning in ("numerical", "identifier") and source.type in INTEGER_TYPES
             if value == raw and is_kept:
                 value = raw = "NULL"  # nothing to find; reading the column would cost
@@ -218,6 +220,16 @@ class _Converter:
         for position in range(0, len(row), 6):
             kept, found, integral, zoned, naive, zeros = row[position : position + 6]
             self.profiles.append(_Profile(kept, found - kept, bool(integral), zoned, naive, zeros))
+
+    def refuse_clock(self, slot: int) -> None:
+        """Times that the source has as such need no word on how they are written."""
+        column, kind = self.table.columns[slot], self.sources[slot].type
+        said = [name for name in ("unit", "epoch", "format") if getattr(column, name) is not None]
+        if said and kind in ("DATE", ZONED_TYPE, *NAIVE_TYPES):
+            raise SchemaError(
+                f"'{said[0]}' of column '{self.table.name}.{column.name}' is of numbers and texts, "
+                f"but the source has the type {kind} there: remove '{said[0]}'"
+            )
 
     def zeros(self, slot: int) -> str:
         """SQL: how many values lose a zero character, as categories do."""
@@ -323,13 +335,9 @@ class _Converter:
         if meaning == "boolean":
             return to_boolean(value, source.type)
         if meaning == "timestamp":
-            zone = self.schema.timezone
-            return to_timestamp(
-                value, source.type, zone=zone, unit=column.unit, format=column.format
-            )
+            return to_timestamp(value, source.type, column, zone=self.schema.timezone)
         if meaning == "identifier" and (time := self.key_times.get(column.name)) is not None:
-            zone = self.schema.timezone
-            return to_timestamp(value, source.type, zone=zone, unit=time.unit, format=time.format)
+            return to_timestamp(value, source.type, time, zone=self.schema.timezone)
         if meaning == "identifier" and source.type in INTEGER_TYPES:
             return f"CAST({value} AS BIGINT)", "BIGINT"
         if meaning == "identifier" and profile.integral:
@@ -352,6 +360,8 @@ class _Converter:
         column, clocks = self.table.columns[slot], profile.zoned_count + profile.naive_count
         form = column.format or ""
         is_written = source.type == "VARCHAR" or bool(form and is_number_type(source.type))
+        if counts(column):
+            is_written = column.unit == "day"
         if not is_written or self.meaning(column) != "timestamp":
             return False
         return profile.value_count > 0 and clocks == 0 and not ("%H" in form or "%I" in form)
@@ -528,7 +538,7 @@ def _key_times(schema: Schema, table: Table) -> dict[str, Column]:
     return found
 
 
-def _shape(value: str, meaning: str, source: SourceColumn) -> tuple[str, str, str]:
+def _shape(value: str, meaning: str, source: SourceColumn, column: Column) -> tuple[str, str, str]:
     """SQL: whether all values are integers; conditions for times with and without a zone."""
     integral, zoned, naive = "false", "false", "false"
     if meaning in ("identifier", "numerical"):
@@ -547,6 +557,9 @@ def _shape(value: str, meaning: str, source: SourceColumn) -> tuple[str, str, st
         else:
             zoned = f"{value} IS NOT NULL" if source.type == ZONED_TYPE else "false"
             naive = f"{value} IS NOT NULL" if source.type in NAIVE_TYPES else "false"
+        if column.unit == "day":
+            number = to_numerical(value, source.type)[0]
+            naive = f"({naive}) OR {number} <> trunc({number})"
     return integral, zoned, naive
 
 

@@ -13,11 +13,11 @@ calendar's year are, and the row may not be older than one that it names, as a m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf
 
-from headwater.facts.names import TIME_WORDS, is_id_name, words_of
+from headwater.facts.names import is_id_name, words_of
 from headwater.inference.computed import add_computed, name_sql
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.parent_times import has_own_time, is_out_of_order, timed_keys
@@ -284,11 +284,9 @@ def _candidates(
         key = table.column(table.primary_key[0])
         yield from _key(connection, table, key, names[key.name], newest)
     for column in table.columns:
-        if column.stype == "numerical" and not column.is_total:
-            is_named = bool(TIME_WORDS & set(words_of(column.name)))
-            for found in _epoch(table, column, names[column.name], newest):
-                if is_named or column.facts.smallest >= SECONDS_MAX:
-                    yield replace(found, replaces=is_named)
+        is_open = column.counts is None and not column.is_total
+        if is_open and column.stype == "numerical" and column.facts.smallest >= SECONDS_MAX:
+            yield from _epoch(table, column, names[column.name], newest)
     for year in years:
         if kind_of(table, year) == "beginning":
             y, is_shifted = _integer(names[year.name]), bool(SHIFTED_WORDS & _words(year))

@@ -65,7 +65,9 @@ class ColumnDraft:
     foreign_key: ColumnRef | None = None
     known_at: Known = AT_CREATION
     null_values: tuple[str, ...] = ()
-    unit: str = "s"
+    unit: str | None = None
+    epoch: str | None = None
+    counts: str | None = None  # as times: "s since 1970"; "" if a person must decide
     format: str | None = None
     taken_from: ColumnRef | None = None
     expression: str | None = None
@@ -134,7 +136,7 @@ class TableDraft:
         """SQL: the time in a column; NULL where it holds none."""
         column = self.column(name)
         value, kind = self.value(name, alias), self.kind(name)
-        return to_timestamp(value, kind, unit=column.unit, format=column.format)[0]
+        return to_timestamp(value, kind, column)[0]
 
     def typed_value(self, name: str, alias: str = "") -> str:
         """SQL: a value of its drafted type: a number, a time in microseconds, 0 or 1, or a text."""
@@ -155,6 +157,8 @@ class TableDraft:
         if "DATE" in (source.type, source.declared):
             return True
         form = self.column(name).format or ""
+        if self.column(name).counts:
+            return self.column(name).unit == "day" and facts.integer_count == facts.value_count
         is_written = source.type == "VARCHAR" or bool(form)
         return is_written and not facts.clock_count and "%H" not in form and "%I" not in form
 

@@ -14,6 +14,7 @@ from headwater.facts.measure import column_facts
 from headwater.inference.computed import drop_computed
 from headwater.inference.computed_times import draft_computed_times, lowest_first, say_years
 from headwater.inference.draft import ColumnDraft, Draft, TableDraft
+from headwater.inference.epochs import read_counts
 from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
 from headwater.inference.known_later import draft_known_at
 from headwater.inference.parent_times import (
@@ -83,6 +84,7 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
         draft_primary_key(connection, table, tables)
     draft_foreign_keys(connection, tables)
     settle_formats(tables)
+    read_counts(connection, tables)
     for table in tables:
         _draft_types(table)
     zone = find_zone(connection, tables)

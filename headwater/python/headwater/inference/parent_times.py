@@ -163,7 +163,8 @@ def add_taken(table: TableDraft, parent: TableDraft, name: str, what: str) -> Co
     facts = ColumnFacts(table.source.row_count, table.source.row_count, 0)
     column = ColumnDraft(own, facts, "ignored", f"not of the source: {what}")
     column.taken_from = ColumnRef(parent.name, name)
-    column.unit, column.format = parent.column(name).unit, parent.column(name).format
+    theirs = parent.column(name)
+    column.unit, column.epoch, column.format = theirs.unit, theirs.epoch, theirs.format
     table.columns.append(column)
     return column
 

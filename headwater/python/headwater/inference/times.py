@@ -63,7 +63,8 @@ def take_time(table: TableDraft, column: ColumnDraft) -> None:
     if missing:
         table.check(f"{missing:,} rows have no {column.name} and would never be shown", Cost.FUTURE)
     source = table.source.columns[table.slot(column.name)]
-    if (source.type == "VARCHAR" or column.format) and source.declared != "DATE":
+    is_written = source.type == "VARCHAR" or column.format or column.unit == "day"
+    if is_written and source.declared != "DATE":
         table.time_resolution = "day" if table.holds_days(column.name) else "instant"
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
 
 from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.measure import NEVER_VALUES
-from headwater.facts.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
+from headwater.facts.names import DATE_WORDS, is_id_name, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.metadata.review import Cost
 from headwater.sources.source import SourceColumn
 from headwater.sources.value_sql import (
-    JULIAN_1970,
     NAIVE_TYPES,
     ZONED_TYPE,
     is_nested,
@@ -25,11 +23,6 @@ MANY_COUNT_MAX = 1024  # of one whose values repeat often
 MANY_REPEATS_MIN = 50
 CODE_COUNT_MAX = 64  # distinct numbers that may be codes
 MILLISECONDS_FROM = 100_000_000_000  # a count since 1970 this large is not in seconds
-# Numbers between these seconds, in some unit, are times where the name says so: 1990 to 2100.
-EPOCH_FROM, EPOCH_UNTIL = 631_152_000, 4_102_444_800
-EPOCH_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-SECONDS_OF_DAY = 86_400
-JULIAN_FROM, JULIAN_UNTIL = 2_415_020, 2_488_070  # 1900 to 2100
 DOUBTFUL_MIN = 5  # values such as 'none' that are worth a word
 CODE_WORDS = {"type", "class", "kind", "category", "status", "level", "code", "group", "gender"}
 # Written in digits, and yet nothing to calculate with.
@@ -45,10 +38,13 @@ def draft_type(table: TableDraft, column: ColumnDraft) -> None:
     facts = column.facts
     source = table.source.columns[table.slot(column.name)]
     column.null_values = tuple(facts.nulls)
-    column.stype, column.reason = _type(source, column.name, facts)
-    if column.stype == "timestamp" and is_number_type(source.type) and facts.format is None:
-        declared = "ms" if facts.largest >= MILLISECONDS_FROM else "s"
-        column.unit = _epoch_unit(column.name, facts) or declared
+    if column.counts:
+        column.stype, column.reason = "timestamp", f"numbers that are {column.counts}"
+    else:
+        column.stype, column.reason = _type(source, column, facts)
+    is_count = column.stype == "timestamp" and is_number_type(source.type)
+    if is_count and column.counts is None and facts.format is None:
+        column.unit = "ms" if facts.largest >= MILLISECONDS_FROM else "s"
     if column.stype == "timestamp":
         column.format = facts.format
     if facts.nulls:
@@ -76,8 +72,8 @@ def key_type(table: TableDraft, column: ColumnDraft, *, refers: bool) -> None:
     column.reason += nulls[1] + nulls[2]
 
 
-def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str]:
-    kind, count = source.type, facts.value_count
+def _type(source: SourceColumn, column: ColumnDraft, facts: ColumnFacts) -> tuple[str, str]:
+    kind, name, count = source.type, column.name, facts.value_count
     if count == 0:
         return "ignored", "no values"
     if kind == "BLOB" or "BLOB" in source.declared:
@@ -95,11 +91,8 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
     if kind == "VARCHAR" and facts.mostly(facts.time_count):
         what = "times" if facts.format is None else f"times as {facts.format}"
         return "timestamp", _share(what, facts.time_count, count)
-    if facts.time_count == count:
+    if facts.time_count == count and column.counts is None:
         return "timestamp", f"declared {source.declared}" if source.declared else "times"
-    unit = _epoch_unit(name, facts) if is_number_type(kind) else None
-    if unit is not None:
-        return "timestamp", f"numbers that are {_unit_text(unit)}"
     if is_number_type(kind) or kind in ("TIME", "INTERVAL"):
         return _number_type(source, name, facts)
     if kind == "UUID":
@@ -109,25 +102,6 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
     if not TEXT_TYPES.fullmatch(kind):
         return "ignored", f"type {kind} has no place in a store"
     return _text_type(name, facts)
-
-
-def _epoch_unit(name: str, facts: ColumnFacts) -> str | None:
-    """The unit in which numbers count from 1970, or Julian days, if their column is named as a time
-    and all of them lie where times of this age do."""
-    if not TIME_WORDS & set(words_of(name)) or is_id_name(name):
-        return None
-    if facts.value_count == 0 or facts.number_count < facts.value_count:
-        return None
-    for unit, scale in EPOCH_UNITS.items():
-        if EPOCH_FROM * scale <= facts.smallest and facts.largest < EPOCH_UNTIL * scale:
-            return unit
-    if facts.smallest >= JULIAN_FROM and facts.largest <= JULIAN_UNTIL:
-        return "julian"
-    return None
-
-
-def _unit_text(unit: str) -> str:
-    return "Julian days" if unit == "julian" else f"{unit} since 1970"
 
 
 def _number_type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str]:
@@ -172,7 +146,7 @@ def _text_type(name: str, facts: ColumnFacts) -> tuple[str, str]:
     return "text", distinct
 
 
-def _check_times(column: ColumnDraft, facts: ColumnFacts, *, is_said: bool) -> None:
+def _check_times(column: ColumnDraft, facts: ColumnFacts) -> None:
     """What was read by a format that may be wrong, and times that were not read."""
     form = column.format or ""
     if column.stype == "timestamp":
@@ -190,7 +164,7 @@ def _check_times(column: ColumnDraft, facts: ColumnFacts, *, is_said: bool) -> N
     elif facts.unread_times:
         column.check(facts.unread_times, Cost.FUTURE)
     elif (
-        not is_said
+        column.counts is None
         and DATE_WORDS & set(words_of(column.name)[-1:])
         and column.stype in ("numerical", "categorical", "text")
     ):
@@ -217,35 +191,18 @@ def _share(what: str, count: int, total: int) -> str:
     return f"text that is {what}" if count == total else f"{count:,} of {total:,} are {what}"
 
 
-def _day(count: float, unit: str) -> str:
-    if unit == "julian":
-        count, unit = (count - JULIAN_1970) * SECONDS_OF_DAY, "s"
-    seconds = count / EPOCH_UNITS[unit]
-    return (datetime(1970, 1, 1) + timedelta(seconds=seconds)).date().isoformat()
-
-
 def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> None:
     failing = {
         "timestamp": facts.value_count - facts.time_count,
         "numerical": facts.value_count - facts.number_count,
         "boolean": facts.value_count - facts.word_count,
     }.get(column.stype, 0)
-    if failing > 0 and source.type == "VARCHAR":
+    if failing > 0 and not column.counts and source.type == "VARCHAR":
         column.check(
             f"{failing:,} of {facts.value_count:,} values are not of type"
             f" {column.stype} and become NULL"
         )
-    unit = _epoch_unit(column.name, facts)
-    if unit is not None and column.stype == "timestamp":
-        first, last = (_day(count, unit) for count in (facts.smallest, facts.largest))
-        column.check(f"taken for a time in {_unit_text(unit)}: {first} to {last}")
-    elif unit is not None and column.stype == "numerical":
-        column.check(
-            f"looks like a time in {_unit_text(unit)}, but is text, which is read as a number; to "
-            "have times, write them as such or as numbers of SQLite, Parquet or a data frame",
-            Cost.FUTURE,
-        )
-    _check_times(column, facts, is_said=unit is not None)
+    _check_times(column, facts)
     is_text = column.stype in ("text", "categorical")
     is_label = bool(facts.padded_count or LABEL_WORDS & set(words_of(column.name)))
     is_marked = facts.marked_count and facts.mostly(facts.number_count + facts.marked_count)

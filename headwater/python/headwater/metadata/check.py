@@ -121,6 +121,7 @@ def _check_table(schema: Document, table: Table, problems: list[str]) -> None:
             problems.append(
                 f"column '{table.name}.{column.name}' has 'taken_from' and 'expression': keep one"
             )
+        _check_clock(column, f"column '{table.name}.{column.name}'", problems)
     if table.values_of:
         _check_values(schema, table, problems)
     keys = table.every_key()
@@ -128,6 +129,17 @@ def _check_table(schema: Document, table: Table, problems: list[str]) -> None:
         _check_key(schema, table, key, problems)
         if key in keys[:position]:
             problems.append(f"foreign key '{table.name}.{'+'.join(key.columns)}' stands twice")
+
+
+def _check_clock(column: Column, where: str, problems: list[str]) -> None:
+    """How a column writes times: only of times, and only in one way."""
+    said = [name for name in ("unit", "epoch", "format") if getattr(column, name) is not None]
+    if said and column.stype not in ("timestamp", "ignored"):
+        problems.append(f"'{said[0]}' of {where} is of times, but the column is {column.stype}")
+    if column.format is not None and len(said) > 1:
+        problems.append(f"{where} has 'format' and '{said[0]}': keep one")
+    if column.unit == "julian" and column.epoch is not None:
+        problems.append(f"{where} has 'epoch', but Julian days have their own: remove it")
 
 
 def _check_key(schema: Document, table: Table, key: ForeignKey, problems: list[str]) -> None:

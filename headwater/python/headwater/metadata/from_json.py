@@ -10,6 +10,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,8 @@ class Reader:
             known_at=self.known(entry, where),
             description=self.text(entry, "description", where) or "",
             null_values=self.strings(entry, "null_values", where),
-            unit=self.word(entry, "unit", where, TIME_UNITS) or "s",
+            unit=self.word(entry, "unit", where, TIME_UNITS),
+            epoch=self.day(entry, "epoch", where),
             format=self.time_format(entry, where),
             taken_from=None
             if entry.get("taken_from") is None
@@ -219,6 +221,15 @@ class Reader:
             expression=self.text(entry, "expression", where),
             note=self.text(entry, "note", where) or "",
         )
+
+    def day(self, entry: Mapping[str, Any], key: str, where: str) -> str | None:
+        """A day, as 2001-01-01."""
+        text = self.text(entry, key, where)
+        try:
+            return None if text is None else date.fromisoformat(text).isoformat()
+        except ValueError:
+            self.problems.append(f"'{key}' of {where} is '{text}', expected a day: 2001-01-01")
+            return None
 
     def time_format(self, entry: Mapping[str, Any], where: str) -> str | None:
         """A strptime format; one without a year, month and day says no time."""

@@ -30,7 +30,8 @@ MICROSECONDS = {
     "week": 604_800_000_000,
 }
 
-TIME_UNITS = ("s", "ms", "us", "ns", "julian")  # of numbers: since 1970, or Julian days
+# In which numbers count from an epoch; Julian days have their own.
+TIME_UNITS = ("s", "ms", "us", "100ns", "ns", "day", "julian")
 # The keys of metadata.json, in the order in which they are written.
 SCHEMA_KEYS = ("name", "note", "timezone", "null_values", "tables", "tasks", "$schema")
 TABLE_KEYS = (
@@ -38,8 +39,8 @@ TABLE_KEYS = (
     "graph", "on_duplicate_key", "null_values", "description", "columns", "foreign_keys",
 )  # fmt: skip
 COLUMN_KEYS = (
-    "stype", "foreign_key", "known_at", "description", "null_values", "unit", "format",
-    "taken_from", "expression", "note",
+    "stype", "foreign_key", "known_at", "description", "null_values", "unit", "epoch",
+    "format", "taken_from", "expression", "note",
 )  # fmt: skip
 TASK_KEYS = (
     "note", "query", "seeds", "anchor_table", "anchor_key", "target_column", "target_stype", "kind",
@@ -110,7 +111,8 @@ class Column:
     known_at: Known = Known()
     description: str = ""
     null_values: tuple[str, ...] = ()
-    unit: str = "s"  # of a timestamp stored as a number since 1970: "s", "ms", "us" or "ns"
+    unit: str | None = None  # of a timestamp that is a number, also in text: one of TIME_UNITS
+    epoch: str | None = None  # the day from which it counts; None is 1970-01-01
     format: str | None = None  # of a timestamp that is not ISO 8601: "%d.%m.%Y", "%Y%m%d"
     taken_from: ColumnRef | None = None  # not of the source: a column of the row a key names
     expression: str | None = None  # not of the source: SQL of columns of its own row

@@ -8,6 +8,9 @@ rules, the inference and the tasks share.
 
 from __future__ import annotations
 
+from datetime import date
+from typing import Protocol
+
 from headwater.metadata.parts import Column, Table
 from headwater.metadata.schema import Schema
 from headwater.sources.source import SourceColumn, literal
@@ -19,8 +22,10 @@ REAL_TYPES = ("FLOAT", "DOUBLE")
 NAIVE_TYPES = ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 ZONED_TYPE = "TIMESTAMP WITH TIME ZONE"
 JULIAN_1970 = 2_440_587.5  # the Julian day on which 1970 began
-UNIT_US = {"s": "1000000", "ms": "1000", "us": "1", "ns": "0.001"}
+UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "100ns": 100, "ns": 1}
+DAY_MS = 86_400_000
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
+COUNT_TEXT = "'[+-]?[0-9]{1,30}'"
 FIRST_STAMP = "TIMESTAMP '0001-01-01'"
 LAST_STAMP = "TIMESTAMP '9999-12-31 23:59:59.999999'"
 INTEGER_TEXT = "'0|-?[1-9][0-9]{0,17}'"
@@ -30,6 +35,17 @@ ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(
 YEAR_TEXT = r"'^\s*[0-9]{4}'"  # a time that needs no format begins so
 EXACT_DIGITS = 15  # decimal digits that a double has
 EXACT_LIMIT = "9007199254740991"
+
+
+class Clock(Protocol):
+    """How a column writes times, by its metadata: parts.Column."""
+
+    @property
+    def unit(self) -> str | None: ...
+    @property
+    def epoch(self) -> str | None: ...
+    @property
+    def format(self) -> str | None: ...
 
 
 def canonical_text(value: str, type_name: str) -> str:
@@ -117,13 +133,14 @@ def to_boolean(value: str, type_name: str) -> tuple[str, str]:
 def to_timestamp(
     value: str,
     type_name: str,
+    clock: Clock | None = None,
     *,
     zone: str | None = None,
-    unit: str = "s",
-    format: str | None = None,
 ) -> tuple[str, str]:
-    """SQL and type of a UTC timestamp of the years 1 to 9999; naive times are times in `zone`. A
-    format is of texts, and of the digits of numbers: 20240315."""
+    """SQL and type of a UTC timestamp of the years 1 to 9999; naive times are times in `zone`, and
+    so are days that are counted. A format is of texts, and of the digits of numbers: 20240315. A
+    unit or an epoch is of numbers, also in texts."""
+    format = None if clock is None else clock.format
     if format is not None and (type_name == "VARCHAR" or is_number_type(type_name)):
         text = canonical_text(value, type_name)
         stamp = f"CAST(try_strptime({text}, {literal(format)}) AS TIMESTAMP)"
@@ -137,15 +154,7 @@ def to_timestamp(
     elif type_name == ZONED_TYPE:
         stamp = f"CASE WHEN isfinite({value}) THEN make_timestamp(epoch_us({value})) END"
     elif is_number_type(type_name):
-        scale = UNIT_US.get(unit)
-        count = f"round(CAST({value} AS DOUBLE) * {scale})"
-        if unit == "julian":  # to the millisecond, as a double has 40 us there
-            count = f"round((CAST({value} AS DOUBLE) - {JULIAN_1970}) * 86400000) * 1000"
-        elif type_name in INTEGER_TYPES:
-            wide = f"CAST({value} AS HUGEINT)"
-            count = f"{wide} // 1000" if unit == "ns" else f"{wide} * {scale}"
-        inside = f"{count} BETWEEN {FIRST_US} AND {LAST_US}"
-        stamp = f"CASE WHEN {inside} THEN make_timestamp(CAST({count} AS BIGINT)) END"
+        stamp = _counted(value, clock, zone, is_whole=type_name in INTEGER_TYPES)
     else:
         # The cast also takes words such as 'infinity', and 17/03/24 for a day of the year 17.
         text = f"CAST({value} AS VARCHAR)"
@@ -153,7 +162,41 @@ def to_timestamp(
         zoned = f"make_timestamp(epoch_us(TRY_CAST({_plain_zone(text)} AS TIMESTAMPTZ)))"
         naive = from_local(f"TRY_CAST({text} AS TIMESTAMP)", zone)
         stamp = f"CASE WHEN regexp_full_match({text}, {ZONED_TEXT}) THEN {zoned} ELSE {naive} END"
+        if counts(clock):
+            whole = f"CASE WHEN regexp_full_match({value}, {COUNT_TEXT}) THEN {value} END"
+            whole, number = f"TRY_CAST({whole} AS HUGEINT)", to_numerical(value, "VARCHAR")[0]
+            stamp = (
+                f"CASE WHEN {whole} IS NOT NULL THEN {_counted(whole, clock, zone, is_whole=True)} "
+                f"WHEN {number} IS NOT NULL THEN {_counted(number, clock, zone, is_whole=False)} "
+                f"ELSE {stamp} END"
+            )
     return f"CASE WHEN {stamp} BETWEEN {FIRST_STAMP} AND {LAST_STAMP} THEN {stamp} END", "TIMESTAMP"
+
+
+def counts(clock: Clock | None) -> bool:
+    """Whether a column has a setting of how numbers count times."""
+    return clock is not None and not (clock.unit is None and clock.epoch is None)
+
+
+def _counted(value: str, clock: Clock | None, zone: str | None, *, is_whole: bool) -> str:
+    """SQL: the UTC time of a number; a day has no zone of its own, as those of a spreadsheet."""
+    unit = (None if clock is None else clock.unit) or "s"
+    start = 0
+    if clock is not None and clock.epoch is not None:
+        start = (date.fromisoformat(clock.epoch) - date(1970, 1, 1)).days * DAY_MS * 1000
+    if unit in ("day", "julian"):  # to the millisecond, as a double has 40 us of a Julian day
+        days = f"({value} - {JULIAN_1970})" if unit == "julian" else value
+        count = f"round(CAST({days} AS DOUBLE) * {DAY_MS}) * 1000"
+    elif is_whole:
+        size = UNIT_NS[unit]
+        scaled = f"* {size // 1000}" if size >= 1000 else f"// {1000 // size}"
+        count = f"CAST({value} AS HUGEINT) {scaled}"
+    else:
+        count = f"round(CAST({value} AS DOUBLE) * {UNIT_NS[unit]} / 1000)"
+    inside = f"{count} BETWEEN {FIRST_US - start} AND {LAST_US - start}"
+    added = f" + {start}" if start else ""
+    stamp = f"CASE WHEN {inside} THEN make_timestamp(CAST({count} AS BIGINT){added}) END"
+    return from_local(stamp, zone) if unit == "day" else stamp
 
 
 def _plain_zone(text: str) -> str:

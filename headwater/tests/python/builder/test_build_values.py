@@ -161,6 +161,53 @@ def test_numbers_since_1970_are_times_in_their_unit(tmp_path: Path, unit: str, v
     assert rows[0]["cells"]["v"] == datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("values", "column", "fault"),
+    [
+        (["644587200", "644587200.0", "2021-06-05 12:00"], {"unit": "s", "epoch": "2001-01-01"}, 0),
+        (["13267368000000000", "x"], {"unit": "us", "epoch": "1601-01-01"}, 1),
+        (["1622894400000", "9" * 40], {"unit": "ms"}, 1),
+        (["44352.5", "1e300", "NaN"], {"unit": "day", "epoch": "1899-12-30"}, 2),
+    ],
+)
+def test_texts_that_count_from_an_epoch_are_times(
+    values: list[str], column: dict[str, str], fault: int, tmp_path: Path
+) -> None:
+    """Beside them ISO 8601; what is neither is NULL and counted."""
+    source = arrow_tables(one_column("TEXT", values))
+    table = keyed({"stype": "timestamp", **column})
+    report, rows = build_table(tmp_path, source, table)
+    cells = [row["cells"]["v"] for row in rows]
+    noon = datetime(2021, 6, 5, 12, tzinfo=UTC)
+    assert cells == [noon] * (len(values) - fault) + [None] * fault
+    assert sum(lost.count for lost in report.conversions) == fault
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "said"),
+    [
+        ("TIMESTAMP", {"unit": "s"}, "'unit' of column 't.v' is of numbers and texts, but"),
+        ("DATE", {"format": "%Y%m%d"}, "'format' of column 't.v' is of numbers and texts, but"),
+        (
+            "INTEGER",
+            {"stype": "numerical", "unit": "s"},
+            "is of times, but the column is numerical",
+        ),
+        ("INTEGER", {"unit": "julian", "epoch": "2001-01-01"}, "Julian days have their own"),
+        ("INTEGER", {"unit": "s", "format": "%Y%m%d"}, "has 'format' and 'unit': keep one"),
+        ("INTEGER", {"epoch": "2001"}, "is '2001', expected a day: 2001-01-01"),
+        ("INTEGER", {"unit": "hour"}, "'unit' of column 't.v' is 'hour'"),
+    ],
+)
+def test_how_times_are_written_is_applied_or_refused(
+    kind: str, column: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    """A unit of a column that has times was taken and not used."""
+    source = arrow_tables(one_column(kind, [None]))
+    with pytest.raises(SchemaError, match=said):
+        build_table(tmp_path, source, keyed({"stype": "timestamp", **column}))
+
+
 def test_categories_stand_in_value_order(tmp_path: Path) -> None:
     source = arrow_tables(one_column("INTEGER", [10, 9, None, 10, -1]))
     report, rows = build_table(tmp_path, source, keyed({"stype": "categorical"}))

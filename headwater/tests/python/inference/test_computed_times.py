@@ -335,7 +335,7 @@ def test_a_key_is_no_time_that_is_far_from_all_others() -> None:
 def test_a_count_from_1970_under_any_name_is_read_if_nothing_else_is_a_time(
     tmp_path: Path,
 ) -> None:
-    """Of numbers, and of the texts of a CSV file; not if it is named as an amount."""
+    """Not if it is named as an amount; a column of texts that is named as a time counts by unit."""
     values = [1_600_000_000_000 + 86_400_000 * j for j in range(60)]
     database = facts(values, "crt", "INTEGER")
     table = draft(database).table("facts")
@@ -345,7 +345,8 @@ def test_a_count_from_1970_under_any_name_is_read_if_nothing_else_is_a_time(
     source = write_csv(tmp_path / "csv", seconds)
     table = draft_source(source).table("facts")
     column = table.column("ts")
-    assert (table.temporal_column, column.stype, column.checks) == ("ts_time", "ignored", [])
+    assert (table.temporal_column, column.stype, column.unit) == ("ts", "timestamp", "s")
+    assert column.checks == ["taken for a time in s since 1970: 2020-09-13 to 2020-11-11"]
     for other in (facts(values, "amount", "INTEGER"), facts(
         [value // 1000 for value in values], "filesize", "INTEGER"  # as large as many numbers are
     )):  # fmt: skip

@@ -446,7 +446,7 @@ def test_keys_that_are_dates_are_read_as_what_they_refer_to(
         (
             "OrderDate",
             [45_000, 45_001],
-            "is named as a time, but holds numbers, 45000 to 45001: no",
+            "looks like times in days since 1899-12-30 (2023-03-15 to 2023-03-16): no row",
         ),
         ("order_date", ["spring", "autumn"], "is named as a time, but holds texts: no row gets"),
     ],
