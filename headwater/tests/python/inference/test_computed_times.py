@@ -20,6 +20,7 @@ from databases import (
     write_sqlite,
 )
 from headwater.builder.build import build
+from headwater.inference.draft import Draft
 from headwater.inference.infer import draft_source, infer
 from headwater.store.store import Store
 
@@ -37,8 +38,12 @@ def times(database: TinyDatabase, folder: Path, table: str = "facts") -> list[da
     source = arrow_tables(database)
     build(source, folder / "s", infer(source))
     with Store(folder / "s") as store:
-        entry = next(entry for entry in store.metadata["tables"] if entry["name"] == table)
-        found = {store.row(row)["time"] for row in range(*entry["row_range"])}
+        return shown_in(store, table)
+
+
+def shown_in(store: Store, table: str) -> list[datetime]:
+    entry = next(entry for entry in store.metadata["tables"] if entry["name"] == table)
+    found = {store.row(row)["time"] for row in range(*entry["row_range"])}
     return sorted(time for time in found if time is not None)
 
 
@@ -46,68 +51,81 @@ def days(*found: tuple[int, int, int]) -> list[datetime]:
     return [datetime(*day, tzinfo=UTC) for day in found]
 
 
-@pytest.mark.parametrize(
-    ("values", "name", "over"),
-    [
-        (["2020", "2021"], "yr", [(2021, 1, 1), (2022, 1, 1)]),
-        (["2020", "2021"], "a\u00f1o", [(2021, 1, 1), (2022, 1, 1)]),
-        (["2020", "2021"], "sales_year", [(2021, 1, 1), (2022, 1, 1)]),
-        (["2020", "2021"], "FiscalYear", [(2021, 7, 1), (2022, 7, 1)]),  # as it may end so late
-        (["2020", "2021"], "season", [(2021, 7, 1), (2022, 7, 1)]),
-        (["2020M04", "2020M05"], "ym", [(2020, 5, 1), (2020, 6, 1)]),
-        (["202011", "202012"], "period", [(2020, 12, 1), (2021, 1, 1)]),
-        (["2020-11", "2020-12"], "ym", [(2020, 12, 1), (2021, 1, 1)]),
-        (["Nov 2020", "Dec 2020"], "mon", [(2020, 12, 1), (2021, 1, 1)]),
-        (["11/2020", "2/2021"], "month", [(2020, 12, 1), (2021, 3, 1)]),
-        (["2020-Q4", "2021-Q1"], "quarter", [(2021, 1, 1), (2021, 4, 1)]),
-        (["Q4 2020", "Q1 2021"], "qtr", [(2021, 1, 1), (2021, 4, 1)]),
-        # The 1st of January, 7 days for each week, and 3 for the latest way to count them.
-        (["2021-W01", "2021-W02"], "week", [(2021, 1, 11), (2021, 1, 18)]),
-        (["2010-11", "2011-12"], "season", [(2012, 1, 1), (2013, 1, 1)]),
-        (["2010/2011", "2011/2012"], "season", [(2012, 1, 1), (2013, 1, 1)]),
-        (["2020q4", "2021q1"], "quarter", [(2021, 1, 1), (2021, 4, 1)]),
-        (["4Q2020", "1Q2021"], "quarter", [(2021, 1, 1), (2021, 4, 1)]),
-        (["2020 Apr", "2020 September"], "month", [(2020, 5, 1), (2020, 10, 1)]),
-        (["04.2020", "05.2020"], "month", [(2020, 5, 1), (2020, 6, 1)]),
-    ],
-)
+PERIODS: list[tuple[list[str], str, list[tuple[int, int, int]]]] = [
+    (["2020", "2021"], "yr", [(2021, 1, 1), (2022, 1, 1)]),
+    (["2020", "2021"], "a\u00f1o", [(2021, 1, 1), (2022, 1, 1)]),
+    (["2020", "2021"], "sales_year", [(2021, 1, 1), (2022, 1, 1)]),
+    (["2020", "2021"], "FiscalYear", [(2021, 7, 1), (2022, 7, 1)]),  # as it may end so late
+    (["2020", "2021"], "season", [(2021, 7, 1), (2022, 7, 1)]),
+    (["2020M04", "2020M05"], "ym", [(2020, 5, 1), (2020, 6, 1)]),
+    (["202011", "202012"], "period", [(2020, 12, 1), (2021, 1, 1)]),
+    (["2020-11", "2020-12"], "ym", [(2020, 12, 1), (2021, 1, 1)]),
+    (["Nov 2020", "Dec 2020"], "mon", [(2020, 12, 1), (2021, 1, 1)]),
+    (["11/2020", "2/2021"], "month", [(2020, 12, 1), (2021, 3, 1)]),
+    (["2020-Q4", "2021-Q1"], "quarter", [(2021, 1, 1), (2021, 4, 1)]),
+    (["Q4 2020", "Q1 2021"], "qtr", [(2021, 1, 1), (2021, 4, 1)]),
+    # The 1st of January, 7 days for each week, and 3 for the latest way to count them.
+    (["2021-W01", "2021-W02"], "week", [(2021, 1, 11), (2021, 1, 18)]),
+    (["2010-11", "2011-12"], "season", [(2012, 1, 1), (2013, 1, 1)]),
+    (["2010/2011", "2011/2012"], "season", [(2012, 1, 1), (2013, 1, 1)]),
+    (["2020q4", "2021q1"], "quarter", [(2021, 1, 1), (2021, 4, 1)]),
+    (["4Q2020", "1Q2021"], "quarter", [(2021, 1, 1), (2021, 4, 1)]),
+    (["2020 Apr", "2020 September"], "month", [(2020, 5, 1), (2020, 10, 1)]),
+    (["04.2020", "05.2020"], "month", [(2020, 5, 1), (2020, 6, 1)]),
+]
+YEARS: list[tuple[dict[str, Any], list[tuple[int, int, int]]]] = [
+    ({"yr": 2020, "mth": [11, 12]}, [(2020, 12, 1), (2021, 1, 1)]),
+    ({"year": 2020, "quarter": [3, 4]}, [(2020, 10, 1), (2021, 1, 1)]),
+    ({"year": 2020, "week": [1, 52]}, [(2020, 1, 11), (2021, 1, 2)]),
+    ({"Year": 2020, "Month": 2, "Day": [28, 29]}, [(2020, 2, 29), (2020, 3, 1)]),
+    ({"sale_year": 2020, "sale_month": [1, 2]}, [(2020, 2, 1), (2020, 3, 1)]),
+    ({"anio": 2020, "mes": [1, 2]}, [(2020, 2, 1), (2020, 3, 1)]),
+    ({"report_year": 2020, "month_num": [1, 2]}, [(2020, 2, 1), (2020, 3, 1)]),
+    ({"year": 2020, "month": ["Jan", "Feb"]}, [(2020, 2, 1), (2020, 3, 1)]),
+    ({"year": 2020, "quarter": ["Q1", "Q2"]}, [(2020, 4, 1), (2020, 7, 1)]),
+    # Most days are missing: the month is there in every row.
+    ({"year": 2020, "month": [1, 1], "day": [31, None]}, [(2020, 2, 1)]),
+]
+
+
+@pytest.fixture(scope="module")
+def drafted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Draft, dict[str, list[datetime]]]:
+    """One database of a table for each of these, its draft, and the times of its store."""
+    database = {}
+    for number, (values, name, _) in enumerate(PERIODS):
+        database[f"period{number}"] = facts(values, name)["facts"]
+    for number, (parts, _) in enumerate(YEARS):
+        columns = {name: v if isinstance(v, list) else [v] for name, v in parts.items()}
+        rows = [(f"r{j}", *(c[j % len(c)] for c in columns.values()), j % 7) for j in range(60)]
+        kinds = {
+            name: "TEXT" if isinstance(v[0], str) else "INTEGER" for name, v in columns.items()
+        }
+        database[f"year{number}"] = TinyTable({"id": "TEXT", **kinds, "n": "INTEGER"}, rows)
+    source, folder = arrow_tables(database), tmp_path_factory.mktemp("periods")
+    found = draft_source(source)
+    build(source, folder / "s", found.schema())
+    with Store(folder / "s") as store:
+        shown = {name: shown_in(store, name) for name in database}
+    return found, shown
+
+
+@pytest.mark.parametrize("number", range(len(PERIODS)), ids=lambda number: PERIODS[number][0][0])
 def test_a_row_of_a_period_is_shown_when_it_is_over(
-    tmp_path: Path, values: list[Any], name: str, over: list[tuple[int, int, int]]
+    drafted: tuple[Draft, dict[str, list[datetime]]], number: int
 ) -> None:
-    database = facts(values, name)
-    table = draft(database).table("facts")
+    _, name, over = PERIODS[number]
+    table = drafted[0].table(f"period{number}")
     assert table.time_reason == f"computed from {name}"
     assert any(check.startswith("proposal: temporal column ") for check in table.checks)
     assert table.column(name).is_of_time
-    assert times(database, tmp_path) == days(*over)
+    assert drafted[1][f"period{number}"] == days(*over)
 
 
-@pytest.mark.parametrize(
-    ("parts", "over"),
-    [
-        ({"yr": 2020, "mth": [11, 12]}, [(2020, 12, 1), (2021, 1, 1)]),
-        ({"year": 2020, "quarter": [3, 4]}, [(2020, 10, 1), (2021, 1, 1)]),
-        ({"year": 2020, "week": [1, 52]}, [(2020, 1, 11), (2021, 1, 2)]),
-        ({"Year": 2020, "Month": 2, "Day": [28, 29]}, [(2020, 2, 29), (2020, 3, 1)]),
-        ({"sale_year": 2020, "sale_month": [1, 2]}, [(2020, 2, 1), (2020, 3, 1)]),
-        ({"anio": 2020, "mes": [1, 2]}, [(2020, 2, 1), (2020, 3, 1)]),
-        ({"report_year": 2020, "month_num": [1, 2]}, [(2020, 2, 1), (2020, 3, 1)]),
-        ({"year": 2020, "month": ["Jan", "Feb"]}, [(2020, 2, 1), (2020, 3, 1)]),
-        ({"year": 2020, "quarter": ["Q1", "Q2"]}, [(2020, 4, 1), (2020, 7, 1)]),
-        # Most days are missing: the month is there in every row.
-        ({"year": 2020, "month": [1, 1], "day": [31, None]}, [(2020, 2, 1)]),
-    ],
-)
+@pytest.mark.parametrize("number", range(len(YEARS)), ids=lambda number: "-".join(YEARS[number][0]))
 def test_a_year_and_what_stands_beside_it(
-    tmp_path: Path, parts: dict[str, Any], over: list[tuple[int, int, int]]
+    drafted: tuple[Draft, dict[str, list[datetime]]], number: int
 ) -> None:
-    columns = {name: found if isinstance(found, list) else [found] for name, found in parts.items()}
-    rows = [(f"r{j}", *(c[j % len(c)] for c in columns.values()), j % 7) for j in range(60)]
-    kinds = {
-        name: "TEXT" if isinstance(found[0], str) else "INTEGER" for name, found in columns.items()
-    }
-    kinds = {"id": "TEXT", **kinds, "n": "INTEGER"}
-    assert times({"facts": TinyTable(kinds, rows)}, tmp_path) == days(*over)
+    assert drafted[1][f"year{number}"] == days(*YEARS[number][1])
 
 
 def test_a_number_that_gives_the_time_is_not_said_to_give_none() -> None:
