@@ -9,7 +9,6 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 DEMO ?= build/demo
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
-IN_ORDER := --dist loadfile --no-loadscope-reorder # a worker takes a file, in the order of pytest.ini
 BENCH_ARGS ?=
 INSTALL := pip install --quiet --no-compile # Python compiles a module when it is first imported
 
@@ -32,7 +31,7 @@ demo: system-demo $(VENV)/installed
 	$(BIN)/headwater sample $(DEMO)/run/store --task churn --split test
 
 test: system-test test-c test-rust $(VENV)/test-tools
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(IN_ORDER) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Trackers bring eighty packages, some older than those of .venv: they stand before these in a folder
 # of their own, and a test that is skipped for want of one is an error.
@@ -51,7 +50,7 @@ test-bare:
 
 # Tests that take too long for every change, before a release.
 release-check: lint
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(IN_ORDER) -m release
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile -m release
 	README_AS_IT_IS=1 $(BIN)/python -m pytest confluence/tests/test_readme.py
 	sh tools/test_rust.sh $(BIN)/python asan
 	sh tools/test_rust.sh $(BIN)/python package
