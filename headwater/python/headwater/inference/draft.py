@@ -74,6 +74,8 @@ class ColumnDraft:
     same_time_as: str | None = None  # a column that has the same time, with its zone
     is_total: bool = False  # of rows that refer to its own: no question is about it
     is_of_time: bool = False  # the time of its row is made of it: nor about that
+    is_of_key: bool = False  # it names the table that a key of its row refers to: nor about that
+    read_as: str = ""  # columns that are computed from it and stand for it: it is ignored
     checks: list[Check] = field(default_factory=list)
 
     def column(self) -> Column:
@@ -98,6 +100,7 @@ class TableDraft:
     time_reason: str = "none"
     time_resolution: str | None = None
     foreign_keys: list[ForeignKey] = field(default_factory=list)
+    values_of: tuple[ColumnRef, ...] = ()  # not of the source: the values of these columns
     plan: str | None = None  # a later time that its rows are written for
     zone_columns: tuple[str, ...] = ()  # that name the zone of its local times
     checks: list[Check] = field(default_factory=list)
@@ -173,6 +176,7 @@ class TableDraft:
             csv = replace(csv, columns=())
         return Table(
             name=self.name,
+            values_of=self.values_of,
             columns=tuple(column.column() for column in self.columns),
             primary_key=self.primary_key,
             temporal_column=self.temporal_column,

@@ -23,11 +23,17 @@ from headwater.inference.parent_times import (
     say_untimed,
     take_parent_times,
 )
-from headwater.inference.suggestions import suggest_names_left_out, suggest_value_tables
+from headwater.inference.suggestions import (
+    suggest_names_left_out,
+    suggest_pairs,
+    suggest_value_tables,
+)
 from headwater.inference.task_drafts import draft_tasks
 from headwater.inference.times import draft_doubtful_time, draft_times
 from headwater.inference.totals import draft_totals, drop_last_times
+from headwater.inference.typed_references import draft_typed_references
 from headwater.inference.types import draft_type, key_type
+from headwater.inference.value_tables import draft_value_tables, drop_value_tables
 from headwater.inference.zones import find_zone, read_local_times
 from headwater.metadata.check import csv_formats
 from headwater.metadata.review import Check, Cost
@@ -83,6 +89,8 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     for table in tables:
         draft_primary_key(connection, table, tables)
     draft_foreign_keys(connection, tables)
+    draft_typed_references(connection, tables)
+    draft_value_tables(connection, tables)
     settle_formats(tables)
     read_counts(connection, tables)
     for table in tables:
@@ -98,6 +106,7 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     say_years(connection, tables)
     draft_totals(connection, tables)
     suggest_value_tables(connection, tables)
+    suggest_pairs(connection, tables)
     suggest_names_left_out(tables)
     # A source that comes with tasks needs no drafts.
     tasks = list(data.tasks) or draft_tasks(connection, tables)
@@ -105,6 +114,7 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     draft.directory = None if data.directory is None else Path(data.directory)
     _settle_timezone(draft, zone)
     drop_computed(connection, tables)
+    drop_value_tables(connection, tables)
     return draft
 
 
@@ -157,6 +167,8 @@ def _draft_types(table: TableDraft) -> None:
             key_type(table, column, refers=column.name in referring)
         else:
             draft_type(table, column)
+        if column.read_as:
+            column.stype, reason = "ignored", f"read as {column.read_as}"
         if reason:  # of a foreign key: the overlap
             column.reason = reason
         column.checks = checks + column.checks

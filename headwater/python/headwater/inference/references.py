@@ -148,7 +148,7 @@ class ReferenceSearch:
     def _candidates(self, table: TableDraft, column: ColumnDraft) -> list[Candidate]:
         """Keys that a column may refer to, in no order: those that its name speaks for, and if it
         names no other table, those that values alone may speak for."""
-        if column.facts.value_count == 0 or not _joins(table, column):
+        if column.facts.value_count == 0 or not joins(table, column):
             return []
         is_own = column.facts.is_unique and is_own_name(table.name, column.name)
         named = [
@@ -192,7 +192,7 @@ def _may_be_named(candidate: Candidate, column: ColumnDraft, *, is_own: bool) ->
         return False
     if candidate.score == 1:
         key = candidate.key.table.column(candidate.key.name).facts
-        return key.number_count < key.value_count or _density(key) <= DENSITY_MAX
+        return key.number_count < key.value_count or density(key) <= DENSITY_MAX
     return bool(candidate.named) or column.facts.distinct_count >= LIKELY_MIN
 
 
@@ -220,7 +220,7 @@ def _counts(column: ColumnDraft) -> bool:
     return bool(words) and is_plural(words[-1]) and facts.integer_count == facts.value_count
 
 
-def _joins(table: TableDraft, column: ColumnDraft) -> bool:
+def joins(table: TableDraft, column: ColumnDraft) -> bool:
     """Whether a column is of a kind that refers to rows."""
     facts, source = column.facts, table.source.columns[table.slot(column.name)]
     if source.type in INTEGER_TYPES or source.type == "UUID":
@@ -249,9 +249,9 @@ def _kind_of_key(column: ColumnDraft) -> str:
         return ""
     if facts.number_count < facts.value_count:
         return "text"
-    return "number" if _density(facts) <= DENSITY_MAX else ""
+    return "number" if density(facts) <= DENSITY_MAX else ""
 
 
-def _density(facts: ColumnFacts) -> float:
+def density(facts: ColumnFacts) -> float:
     """The share of the whole numbers from 0 on that a key has."""
     return facts.distinct_count / (max(facts.largest, 0) + 1)

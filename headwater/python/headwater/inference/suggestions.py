@@ -1,6 +1,6 @@
 """Changes that a person may want though nothing is wrong: columns to leave out, tables to add.
 
-Texts that only say what a row is called: almost every row has its own, and others refer to it.
+Texts that are only the names of rows: almost every row has its own, and others refer to it.
 
 Such a name is a key by another name. Without an embedder that knows what names mean, a model can
 only learn by heart what the rows of each did, which is no use for the next ones: on rel-f1 leaving
@@ -13,6 +13,9 @@ Columns of one table that name the same things, of which no table lists them.
 A match has a home and an away team, a flight two airports: where those are only names, a row leads
 to no other row, and a context has no history. A table of their values (`values_of`) connects them;
 `init` says so and leaves it to the reader, as values that look alike need not be things.
+
+Cells that hold several keys: 3,17,22 or ["3", "17"]. A store has no lists; a view of
+pairs has rows.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
+from headwater.facts.names import stems_of
+from headwater.inference.computed import name_sql
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.overlaps import measure_overlap
+from headwater.inference.overlaps import key_text, measure_overlap
 from headwater.metadata.review import Cost
-from headwater.sources.database import Connection
+from headwater.sources.database import Connection, one_row
+from headwater.sources.source import literal
 
 NAMES_MIN = 50
 NAMES_UNIQUE = 0.9  # distinct values of all
@@ -36,6 +42,14 @@ CHECK = (
 VALUES_MIN = 20  # distinct
 REPEATS_MIN = 5  # rows per value
 SHARED = 0.7  # of the values of both
+# Keys in one cell: 3,17,22 or ["a", "b"] or {3|17}.
+PART = "[\\w.-]+"
+PARTS_TEXT = rf"""[\[{{(]? *["']?{PART}["']?( *[,;|] *["']?{PART}["']?)* *[\])}}]?"""
+LIST_ROWS = 1_000  # looked at
+LISTS = 0.95  # of the cells
+SEVERAL = 0.2  # of the cells have more than one part
+PARTS_MIN = 10  # distinct ones, if the column does not name their table
+PARTS_FOUND = 0.9  # of them are keys
 
 
 def suggest_names_left_out(tables: Sequence[TableDraft]) -> None:
@@ -94,3 +108,66 @@ def _names_things(column: ColumnDraft) -> bool:
         and facts.distinct_count >= VALUES_MIN
         and facts.distinct_count * REPEATS_MIN <= facts.value_count
     )
+
+
+def suggest_pairs(connection: Connection, tables: Sequence[TableDraft]) -> None:
+    """Report cells that hold several keys of a table, with the view that makes rows of them."""
+    for table in tables:
+        for column in table.columns:
+            is_own = column.taken_from is None and column.foreign_key is None
+            is_free = is_own and column.name not in table.primary_key
+            parts = _parts_of(connection, table, column) if is_free else None
+            if parts is not None:
+                _say_pairs(connection, tables, table, column, parts)
+
+
+def _parts_of(connection: Connection, table: TableDraft, column: ColumnDraft) -> str | None:
+    """SQL, with {} for a cell, of the list of its keys; None if cells have no such lists."""
+    kind, facts = table.kind(column.name), column.facts
+    if kind.endswith("[]"):
+        return "{}"
+    if kind != "VARCHAR" or not facts.value_count or column.stype == "timestamp":
+        return None
+    rows = f"SELECT {table.value(column.name)} AS v FROM raw.t{table.source.index}"
+    count, lists, several = one_row(
+        connection,
+        f"SELECT count(*), count(*) FILTER (WHERE regexp_full_match(v, {literal(PARTS_TEXT)})), "
+        f"count(*) FILTER (WHERE regexp_matches(v, '[,;|]')) "
+        f"FROM (SELECT v FROM ({rows}) WHERE v IS NOT NULL LIMIT {LIST_ROWS})",
+    )
+    is_list = lists >= LISTS * count and several >= SEVERAL * count
+    return f"regexp_extract_all({{}}, {literal(PART)})" if is_list else None
+
+
+def _say_pairs(
+    connection: Connection,
+    tables: Sequence[TableDraft],
+    table: TableDraft,
+    column: ColumnDraft,
+    parts: str,
+) -> None:
+    rows = f"SELECT {table.value(column.name)} AS v FROM raw.t{table.source.index}"
+    distinct = f"SELECT DISTINCT CAST(unnest({parts.format('v')}) AS VARCHAR) AS p FROM ({rows})"
+    for parent in tables:
+        if len(parent.primary_key) != 1 or parent.values_of:
+            continue
+        (key,) = parent.primary_key
+        facts = parent.column(key).facts
+        is_named = stems_of(parent.name)[-1] in stems_of(column.name)
+        if not is_named and facts.number_count == facts.value_count:
+            continue
+        count, found = one_row(
+            connection,
+            f"SELECT count(*), count(*) FILTER (WHERE p IN (SELECT {key_text(parent, key)} "
+            f"FROM raw.t{parent.source.index})) FROM ({distinct}) WHERE p <> ''",
+        )
+        if found >= PARTS_FOUND * count and count >= (2 if is_named else PARTS_MIN):
+            own = ", ".join(table.primary_key) or "*"
+            shown = parts.format(name_sql(connection, column.name))
+            column.check(
+                f"holds several keys of {parent.name} in one cell: {found:,} of {count:,} parts "
+                f"are in {parent.name}.{key}; to link them, add a table of pairs, by a view such "
+                f"as SELECT {own}, unnest({shown}) AS {parent.name}_{key} FROM {table.name}",
+                Cost.LINKS,
+            )
+            return

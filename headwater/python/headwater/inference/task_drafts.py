@@ -221,7 +221,7 @@ def _targets(connection: Connection, table: TableDraft) -> list[ColumnDraft]:
         column
         for column in table.columns
         if column.name not in keys
-        and not (column.is_total or column.is_of_time)
+        and not (column.is_total or column.is_of_time or column.is_of_key)
         and column.name.strip()
         and is_usable(_task_name(table, column))
         and _may_be_target(connection, table, column)

@@ -34,7 +34,12 @@ def update_schema(old: Schema, draft: Draft) -> tuple[Schema, dict[str, list[str
             told["gone"].append(f"table {table.name} is no longer in the source")
     known = {table.name for table in old.tables}
     for name, new in found.items():
-        if name not in known:
+        if name not in known and new.values_of:
+            listed = json.dumps([str(reference) for reference in new.values_of])
+            told["otherwise"].append(
+                f'init would now add the table "{name}", "values_of": {listed}'
+            )
+        elif name not in known:
             tables.append(replace(new, note=_marked(new.note)))
             told["added"].append(f"table {name}")
     if old.timezone != draft.timezone:

@@ -1,0 +1,247 @@
+"""Tables of values that a draft adds (`values_of`), so that keys which no one table has are links.
+
+Some keys name things that have no table of their own: of customers there is a row for each month.
+Others name the rows of several tables that are one: orders_2022 and orders_2023, or the train and
+the test file of a competition. Both get a table of the keys' values, to which each of these columns
+refers: by it the walk goes from a payment to the months of its customer.
+
+The columns must be called alike, and hold the same values; whole numbers from 1 on are in any other
+column of them, so there the name must be that of a table, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from headwater.facts.measure import column_facts
+from headwater.facts.names import ID_WORDS, ROW_WORDS, names_table, stems_of, words_of
+from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.overlaps import key_text, measure_overlap
+from headwater.inference.references import DENSITY_MAX, density, joins
+from headwater.metadata.parts import ColumnRef
+from headwater.metadata.review import Cost
+from headwater.notebook import listed
+from headwater.sources.database import Connection, count_rows, one_row
+from headwater.sources.source import SourceColumn, SourceTable
+from headwater.sources.value_sql import INTEGER_TYPES
+
+VIEWS_FROM = 500_000  # the number of the first table of values
+VALUES_MIN = 10  # distinct values
+FOUND = 0.95  # of a column's values, in the keys of tables that are one
+SHARED = 0.9  # of the values of one column, in another of that name
+ALIKE = 0.75  # of the names of columns, in tables that are one
+SHARED_KEYS_MAX = 0.01  # of the keys of one such table, in another
+COLUMNS_MIN = 2  # in such a table, with its key not counted
+# With numbers, the words that tell such tables apart.
+PART_WORDS = {
+    "train", "training", "test", "valid", "validation", "val", "holdout", "dev", "part", "chunk",
+    "old", "new", "current", "archive", "archived", "history", "historical", "backup", "recent",
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "january",
+    "february", "march", "april", "june", "july", "august", "september", "october", "november",
+    "december", "q", "fy", "year", "h", "week", "w",
+}  # fmt: skip
+
+Member = tuple[TableDraft, ColumnDraft]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Tables that may be one: the same columns, and keys of which no two have the same."""
+
+    words: tuple[str, ...]  # of their names, in one form for singular and plural
+    members: list[Member]  # each table with its key
+
+    def name(self) -> str:
+        """A name for the table that they are together."""
+        words = words_of(self.members[0][0].name)
+        return "_".join(word for word in words if word not in PART_WORDS)
+
+
+def draft_value_tables(connection: Connection, tables: list[TableDraft]) -> None:
+    """Append the tables of values, and let the columns that have these refer to them."""
+    for family in _families(connection, tables):
+        _say_family(family)
+        children = list(_children(connection, tables, family))
+        if children:
+            names = " and ".join(table.name for table, _ in family.members)
+            _add(connection, tables, [*family.members, *children], f"the keys of {names} together")
+    groups: dict[str, list[Member]] = {}
+    for table in tables:
+        for column in table.columns:
+            if _is_open(table, column) and _may_be_shared(tables, column):
+                groups.setdefault(column.name.casefold(), []).append((table, column))
+    for members in groups.values():
+        found = _with_same_values(connection, members)
+        if len(found) > 1:
+            _add(connection, tables, found, "and no table has a row for each of these values")
+
+
+def drop_value_tables(connection: Connection, tables: Sequence[TableDraft]) -> None:
+    """Drop the views of `draft_value_tables`, when the draft is done."""
+    for table in tables:
+        if table.values_of:
+            connection.execute(f"DROP VIEW IF EXISTS raw.t{table.source.index}")
+
+
+# ---- tables that are one -----------------------------------------------------------------------
+
+
+def _families(connection: Connection, tables: Sequence[TableDraft]) -> Iterator[Family]:
+    groups: dict[tuple[tuple[str, ...], str], list[Member]] = {}
+    for table in tables:
+        words = _common_words(table.name)
+        is_part = words and words != tuple(stems_of(table.name, numbered=True))
+        if is_part and len(table.primary_key) == 1 and len(table.columns) > COLUMNS_MIN:
+            key = table.column(table.primary_key[0])
+            groups.setdefault((words, key.name.casefold()), []).append((table, key))
+    for (words, _), members in groups.items():
+        if len(members) > 1 and all(
+            _are_alike(one[0], other[0]) and _are_apart(connection, one, other)
+            for one, other in combinations(members, 2)
+        ):
+            yield Family(words, members)
+
+
+def _common_words(name: str) -> tuple[str, ...]:
+    """The words of a table's name but for those that tell it from its like."""
+    plain = [word for word in words_of(name) if word not in PART_WORDS]
+    return tuple(stems_of("_".join(plain)))
+
+
+def _are_alike(one: TableDraft, other: TableDraft) -> bool:
+    names, others = ({c.name.casefold() for c in table.columns} for table in (one, other))
+    return len(names & others) >= ALIKE * len(names | others)
+
+
+def _are_apart(connection: Connection, one: Member, other: Member) -> bool:
+    """Whether hardly any key is in both tables."""
+    (table, key), (second, reference) = one, other
+    overlap = measure_overlap(connection, table, (key.name,), second, (reference.name,))
+    return overlap.share <= SHARED_KEYS_MAX
+
+
+def _say_family(family: Family) -> None:
+    names = [table.name for table, _ in family.members]
+    table, key = family.members[0]
+    way = f"put their files into one folder '{family.name()}'"
+    if table.source.csv is None:
+        way = f"make one of them, by a view with UNION ALL or a folder '{family.name()}' of files"
+    table.check(
+        f"{listed(names, None)} have the same columns, and no two of their rows have one "
+        f"{key.name}: if they are one table, {way}, and all rows learn from each other",
+        Cost.HINT,
+    )
+
+
+def _children(
+    connection: Connection, tables: Sequence[TableDraft], family: Family
+) -> Iterator[Member]:
+    """Columns whose values are in the keys of several of the tables, together."""
+    own = {table.name for table, _ in family.members}
+    key_name = family.members[0][1].name
+    for table in tables:
+        for column in table.columns if table.name not in own and not table.values_of else ():
+            linked = column.foreign_key is not None and column.foreign_key.table not in own
+            is_named = column.name.casefold() == key_name.casefold() and not _is_generic(key_name)
+            is_named |= names_table(column.name, "_".join(family.words)) > 0
+            if linked or not is_named or _is_declared(table, column) or not joins(table, column):
+                continue
+            overlaps = [
+                measure_overlap(connection, table, (column.name,), parent, (key.name,))
+                for parent, key in family.members
+            ]
+            most = max(overlap.share for overlap in overlaps)
+            if most < FOUND <= sum(overlap.share for overlap in overlaps):
+                yield table, column
+            elif most >= FOUND and column.foreign_key is None and not _is_generic(key_name):
+                yield table, column  # it names rows of one of them, which refers to it
+
+
+# ---- things without a table --------------------------------------------------------------------
+
+
+def _may_be_shared(tables: Sequence[TableDraft], column: ColumnDraft) -> bool:
+    """Whether the name and the values of a column may be a key that other tables have too."""
+    facts = column.facts
+    if facts.distinct_count < VALUES_MIN or not ID_WORDS & set(words_of(column.name)):
+        return False
+    if _is_generic(column.name):
+        return False
+    is_text = facts.number_count < facts.value_count
+    is_named = any(names_table(column.name, table.name) for table in tables)
+    return is_named or is_text or density(facts) <= DENSITY_MAX
+
+
+def _with_same_values(connection: Connection, members: list[Member]) -> list[Member]:
+    """The columns that share most of their values with the one that has most of them; none if it
+    has each of them in one row alone."""
+    members = sorted(members, key=lambda member: -member[1].facts.distinct_count)
+    (table, column), others = members[0], members[1:]
+    found = [
+        (other, own)
+        for other, own in others
+        if other is not table
+        and measure_overlap(connection, other, (own.name,), table, (column.name,)).share >= SHARED
+    ]
+    repeats = column.facts.distinct_count < column.facts.value_count
+    return [(table, column), *found] if repeats else []
+
+
+# ---- what both share ---------------------------------------------------------------------------
+
+
+def _is_open(table: TableDraft, column: ColumnDraft) -> bool:
+    """Whether a column may refer to rows and refers to none."""
+    is_key = table.primary_key == (column.name,)
+    linked = any(column.name in key.columns for key in table.every_key())
+    return not (is_key or linked or table.values_of) and joins(table, column)
+
+
+def _is_declared(table: TableDraft, column: ColumnDraft) -> bool:
+    return any(column.name in columns for columns, _, _ in table.source.foreign_keys)
+
+
+def _is_generic(name: str) -> bool:
+    """Whether a key is called as those of any table: id, row_id."""
+    return set(words_of(name)) <= ROW_WORDS
+
+
+def _add(
+    connection: Connection, tables: list[TableDraft], members: Sequence[Member], why: str
+) -> None:
+    """Add the table of the values of some columns, which refer to it from then on."""
+    first = members[0][1].name
+    taken = {table.name.casefold() for table in tables}
+    name = first if first.casefold() not in taken else f"{first}_values"
+    if name.casefold() in taken:
+        return
+    texts = [
+        f"SELECT {key_text(table, column.name)} AS v FROM raw.t{table.source.index}"
+        for table, column in members
+    ]
+    index = VIEWS_FROM + sum(bool(table.values_of) for table in tables)
+    is_whole = all(table.kind(column.name) in INTEGER_TYPES for table, column in members)
+    value = "CAST(v AS BIGINT)" if is_whole else "v"
+    connection.execute(
+        f"CREATE OR REPLACE VIEW raw.t{index} AS SELECT {value} AS c0 FROM "
+        f"({' UNION '.join(texts)}) WHERE v IS NOT NULL ORDER BY c0"
+    )
+    (kind,) = one_row(connection, f"SELECT any_value(typeof(c0)) FROM raw.t{index}")
+    row_count = count_rows(connection, f"SELECT count(*) FROM raw.t{index}")
+    source = SourceTable(name, index, row_count, (SourceColumn(first, kind),), is_view=True)
+    made = TableDraft(source, [ColumnDraft(first, column_facts(connection, source, 0))])
+    made.primary_key, made.key_reason = (first,), "the distinct values of other columns"
+    made.values_of = tuple(ColumnRef(table.name, column.name) for table, column in members)
+    places = listed([str(reference) for reference in made.values_of], None)
+    made.check(
+        f"proposal: a table of the values of {places}, {why}: the rows that share one are linked; "
+        "if they are not the same things, remove it and the foreign keys to it",
+        Cost.LINKS,
+    )
+    for _, column in members:
+        column.foreign_key = ColumnRef(name, first)
+        column.reason = f"a value of {name}"
+        column.checks = [check for check in column.checks if "foreign key to" not in check]
+    tables.append(made)
