@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headwater.facts.measure import column_facts
+from headwater.inference.clocks import read_counts
 from headwater.inference.computed import drop_computed
 from headwater.inference.computed_times import draft_computed_times, lowest_first, say_years
 from headwater.inference.draft import ColumnDraft, Draft, TableDraft
-from headwater.inference.epochs import read_counts
 from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
 from headwater.inference.known_later import draft_known_at
 from headwater.inference.parent_times import (

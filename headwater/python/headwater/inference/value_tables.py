@@ -30,6 +30,7 @@ from headwater.sources.value_sql import INTEGER_TYPES
 VIEWS_FROM = 500_000  # the number of the first table of values
 VALUES_MIN = 10  # distinct values
 FOUND = 0.95  # of a column's values, in the keys of tables that are one
+REPEATED = 1.5  # rows for each value of such a column, on average; else it is nearly a key
 SHARED = 0.9  # of the values of one column, in another of that name
 ALIKE = 0.75  # of the names of columns, in tables that are one
 SHARED_KEYS_MAX = 0.01  # of the keys of one such table, in another
@@ -176,7 +177,7 @@ def _may_be_shared(tables: Sequence[TableDraft], column: ColumnDraft) -> bool:
 
 def _with_same_values(connection: Connection, members: list[Member]) -> list[Member]:
     """The columns that share most of their values with the one that has most of them; none if it
-    has each of them in one row alone."""
+    has hardly any of them in two rows."""
     members = sorted(members, key=lambda member: -member[1].facts.distinct_count)
     (table, column), others = members[0], members[1:]
     found = [
@@ -185,7 +186,7 @@ def _with_same_values(connection: Connection, members: list[Member]) -> list[Mem
         if other is not table
         and measure_overlap(connection, other, (own.name,), table, (column.name,)).share >= SHARED
     ]
-    repeats = column.facts.distinct_count < column.facts.value_count
+    repeats = column.facts.distinct_count * REPEATED <= column.facts.value_count
     return [(table, column), *found] if repeats else []
 
 
