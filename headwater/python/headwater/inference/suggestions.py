@@ -123,10 +123,10 @@ def suggest_pairs(connection: Connection, tables: Sequence[TableDraft]) -> None:
 
 def _parts_of(connection: Connection, table: TableDraft, column: ColumnDraft) -> str | None:
     """SQL, with {} for a cell, of the list of its keys; None if cells have no such lists."""
-    kind, facts = table.kind(column.name), column.facts
+    kind = table.kind(column.name)
     if kind.endswith("[]"):
         return "{}"
-    if kind != "VARCHAR" or not facts.value_count or column.stype == "timestamp":
+    if kind != "VARCHAR" or column.stype not in ("text", "categorical"):
         return None
     rows = f"SELECT {table.value(column.name)} AS v FROM raw.t{table.source.index}"
     count, lists, several = one_row(

@@ -133,17 +133,13 @@ def copy_scan(connection: Connection, name: str, index: int, scan: str) -> Sourc
     import duckdb
 
     try:
-        # A stream can be read once: it is copied first and described after.
-        connection.execute(f"CREATE TABLE raw.t{index} AS SELECT * FROM {scan}")
+        described = connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()
+        names = ", ".join(f"c{j}" for j in range(len(described)))
+        connection.execute(f"CREATE TABLE raw.t{index}({names}) AS SELECT * FROM {scan}")
     except duckdb.OutOfMemoryException:
         raise  # the build says what to do
     except duckdb.Error as error:
         raise SourceError(f"cannot read table '{name}': {brief(error)}") from error
-    described = connection.execute(f"DESCRIBE raw.t{index}").fetchall()
-    for j, row in enumerate(described):
-        connection.execute(f"ALTER TABLE raw.t{index} RENAME COLUMN {quote(row[0])} TO hw_c{j}")
-    for j in range(len(described)):
-        connection.execute(f"ALTER TABLE raw.t{index} RENAME COLUMN hw_c{j} TO c{j}")
     return describe_copy(connection, name, index, [row[0] for row in described])
 
 
