@@ -1,10 +1,10 @@
 """SQLite files that cannot be read in their place, and the copies that are read instead.
 
-A database in WAL mode has two files beside it while programs use it: `-wal`, with rows that are not
-in the file yet, and `-shm`, by which they agree on them. SQLite makes both where they are missing,
-and leaves them. So the file is read in its place only where both are there, and -shm is not
-written; else a copy is read, with the rows of a -wal that a program left, made in the folder where
-the database of the build lies.
+A database in WAL mode has two files next to it while programs use it: `-wal`, with rows that are
+not in the file yet, and `-shm`, by which they agree on them. SQLite makes both if they are missing,
+and leaves them. So the file is read in its place only if both are there, and -shm is not written.
+Else a copy is read, with the rows of a -wal that a program left, made in the folder of the build's
+database.
 
 An application may also give SQLite a collation of its own, by which a key is then ordered. SQLite
 reads no such table without it. In a copy the collation is called NOCASE: reading a table from its
@@ -28,7 +28,7 @@ from headwater.sources.source import literal
 
 MODE_BYTE = 18  # of the header, from which on two bytes say how the file is written
 WAL_MODE = b"\2"
-KNOWN = ("binary", "nocase", "rtrim")  # SQLite lists those of a schema beside them
+KNOWN = ("binary", "nocase", "rtrim")  # SQLite lists those of a schema with them
 COLLATE = re.compile(
     r"""\bCOLLATE\s+(?:"([^"]+)"|'([^']+)'|`([^`]+)`|\[([^]]+)\]|([\w$]+))""", re.IGNORECASE
 )
@@ -49,8 +49,8 @@ def has_both_files(path: Path) -> bool:
 def copied(path: Path, connection: Connection) -> Iterator[Path]:
     """A copy of a database and its -wal, for as long as it is read.
 
-    While the file stays as it is nothing is moved from -wal into it, so what is copied of -wal
-    after it is what programs had written by then."""
+    While the file stays as it is nothing is moved from -wal into it, so the copy of
+    -wal after it has all that programs had written by then."""
     (folder,) = one_row(connection, "SELECT current_setting('temp_directory')")
     copy = Path(folder).parent / "copy.sqlite"
     copy_wal, wal = Path(f"{copy}-wal"), Path(f"{path}-wal")

@@ -3,8 +3,8 @@
 SQLite stores a type per value. A column gets the narrowest DuckDB type that holds every value
 exactly; blobs arrive as hexadecimal text. The driver takes a column's type from the first rows, so
 a pass over the table finds the storage classes of its values first, a second one how long texts
-and blobs are, and what is read begins with a row that has a value of each column's type. What
-cannot be read in its place, without a trace, is read from a copy (`sqlite_copy.py`).
+and blobs are, and what is read begins with a row that has a value of each column's type. A file
+that cannot be read in its place, without a trace, is read from a copy (`sqlite_copy.py`).
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _choose(
 ) -> tuple[list[str], list[str]]:
     """Tables that pass the filters, a view only where it is named; and notes of what is left out.
     What a virtual table keeps its contents in (an index of full texts) is no table of the user. A
-    view may compare by a collation that SQLite lacks, and then nobody knows what its rows are."""
+    view may compare by a collation that SQLite lacks, and then its rows are not known."""
     found = file.rows(
         "SELECT name, type = 'view' AS is_view FROM sqlite_master "
         "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
