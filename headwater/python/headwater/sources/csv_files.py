@@ -26,7 +26,7 @@ from headwater.errors import SourceError
 from headwater.files import regular
 from headwater.metadata.parts import CsvFormat
 from headwater.sources.database import Connection, memory_bytes, one_row
-from headwater.sources.part_union import Keys, Parts, Union, union_of
+from headwater.sources.folder.part_union import Keys, Parts, Union, union_of
 from headwater.sources.source import SourceTable, copy_scan, literal
 
 CSV_SUFFIXES = (".csv", ".tsv", ".dat")

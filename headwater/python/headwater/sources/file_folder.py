@@ -2,8 +2,8 @@
 
 `orders.parquet` or `orders.csv` is table `orders`, and so are the parts below a folder `orders`;
 CSV files may also end in .tsv or .dat, and in .gz or .zst after that. Tables are sorted by name.
-Which files make which table is in `table_files.py`, how parts that differ are one table in
-`part_union.py`, how a CSV file is read in `csv_files.py`, how its description is drafted in
+Which files make which table is in `folder/table_files.py`, how parts that differ are one table in
+`folder/part_union.py`, how a CSV file is read in `csv_files.py`, how its description is drafted in
 `csv_detection.py`, what a RelBench cache folder adds to its Parquet files in `relbench.py`.
 """
 
@@ -20,7 +20,8 @@ from headwater.notebook import listed
 from headwater.sources.csv_detection import detect_csv
 from headwater.sources.csv_files import copy_csv, scan_of_csv
 from headwater.sources.database import Connection
-from headwater.sources.part_union import NotPartsError, Parts, union_of
+from headwater.sources.folder.part_union import NotPartsError, Parts, union_of
+from headwater.sources.folder.table_files import TABLE_ENDS, TableFiles, find_tables
 from headwater.sources.relbench import declare_keys, draft_tasks, holds_relbench
 from headwater.sources.source import (
     SourceData,
@@ -30,7 +31,6 @@ from headwater.sources.source import (
     literal,
     view_scan,
 )
-from headwater.sources.table_files import TABLE_ENDS, TableFiles, find_tables
 
 DATABASE_FILES = {".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".duckdb": "duckdb"}
 SHOWN_MAX = 8
@@ -125,7 +125,10 @@ def _view_parquet(connection: Connection, name: str, index: int, files: TableFil
             raise SourceError(f"cannot read '{file}' of table '{name}': {brief(error)}") from error
         types.append({row[0]: row[1] for row in described.fetchall()})
     parts = Parts(name, files.files, types, files.keys, _scan_of_parquet, has_index=True)
-    union = union_of(connection, parts)
+    try:
+        union = union_of(connection, parts)
+    except duckdb.Error as error:
+        raise SourceError(f"cannot read table '{name}': {brief(error)}") from error
     load = view_scan if union.scan_count <= SCANS_MAX else copy_scan
     return replace(load(connection, name, index, union.scan), notes=union.notes)
 

@@ -171,6 +171,15 @@ def test_a_column_of_several_types_holds_the_values_of_all(
     assert [row[0] for row in rows] == values
 
 
+def test_a_part_without_a_value_has_no_say_in_the_type(tmp_path: Path) -> None:
+    """pandas writes a column without a value as one of integers or floats."""
+    write(tmp_path / "s" / "t" / "a.parquet", "SELECT 1 AS id, NULL::DOUBLE AS seen")
+    write(tmp_path / "s" / "t" / "b.parquet", "SELECT 2 AS id, DATE '2020-02-03' AS seen")
+    data, (rows,) = read(tmp_path / "s")
+    assert types_of(data)["seen"] == "DATE" and data.tables[0].notes == ()
+    assert [(key, str(seen)) for key, seen in rows] == [(1, "None"), (2, "2020-02-03")]
+
+
 def test_tables_of_their_own_in_one_folder_are_no_parts(tmp_path: Path) -> None:
     for end in ("parquet", "csv"):
         folder = tmp_path / end / "shop"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
@@ -33,7 +33,6 @@ from headwater.sources.value_sql import (
 SHOWN_MAX = 8
 TIMES = ("DATE", ZONED_TYPE, *NAIVE_TYPES)
 WIDE = ("BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT")  # more digits than a double has
-UNTYPED = '"NULL"'  # of a column of Parquet without values
 
 Types = Mapping[str, str]  # by column
 Keys = Mapping[str, str | None]  # the columns that the names of a file's folders are
@@ -72,6 +71,7 @@ class _Column:
     own: list[str | None]
     kinds: list[str | None]  # also of what the name of a folder is
     wanted: str = "VARCHAR"
+    unused: set[str] = field(default_factory=set)  # types of which no part has a value
 
 
 def union_of(connection: Connection, parts: Parts) -> Union:
@@ -130,10 +130,13 @@ def _refuse_others(parts: Parts, columns: Sequence[_Column]) -> None:
 
 def _common_type(connection: Connection, parts: Parts, column: _Column) -> str:
     """A type for the values of all parts."""
-    kinds = dict.fromkeys(kind for kind in column.kinds if kind not in (None, UNTYPED))
+    kinds = dict.fromkeys(kind for kind in column.kinds if kind is not None)
+    if len(kinds) > 1:  # a column of pandas without values has any type
+        column.unused = {kind for kind in kinds if not _has_values(connection, parts, column, kind)}
+        kinds = {kind: None for kind in kinds if kind not in column.unused} or kinds
     if len(kinds) < 2:
-        return str(next(iter(kinds), "VARCHAR"))
-    are_numbers = all(is_number_type(str(kind)) or kind == "BOOLEAN" for kind in kinds)
+        return next(iter(kinds))
+    are_numbers = all(is_number_type(kind) or kind == "BOOLEAN" for kind in kinds)
     if not are_numbers and not all(kind in TIMES for kind in kinds):
         return "VARCHAR"
     if kinds.keys() & {*REAL_TYPES}:
@@ -141,6 +144,17 @@ def _common_type(connection: Connection, parts: Parts, column: _Column) -> str:
         return "VARCHAR" if _is_too_wide(connection, parts, column, wide) else "DOUBLE"
     selects = " UNION ALL ".join(f"SELECT CAST(NULL AS {kind}) AS v" for kind in kinds)
     return str(one_row(connection, f"SELECT typeof(any_value(v)) FROM ({selects})")[0])
+
+
+def _has_values(connection: Connection, parts: Parts, column: _Column, kind: str) -> bool:
+    """Whether a part has a value of a type; a name of a folder is one."""
+    own = [column.own[j] for j in range(len(parts.files)) if column.kinds[j] == kind]
+    files = [parts.files[j] for j in range(len(parts.files)) if column.kinds[j] == kind]
+    return any(
+        name is None
+        or count_rows(connection, f"SELECT count({quote(name)}) FROM {parts.read([f])}")
+        for name, f in zip(own, files, strict=True)
+    )
 
 
 def _is_too_wide(
@@ -160,9 +174,9 @@ def _is_too_wide(
 def _value(parts: Parts, column: _Column, run: Sequence[int]) -> str:
     """SQL of a column in some parts of one form."""
     own, kind, wanted = column.own[run[0]], column.kinds[run[0]], column.wanted
-    if own is not None:
+    if own is not None and kind not in column.unused:
         return _cast(quote(own), str(kind), wanted)
-    folded = column.name.casefold()
+    folded = "" if own is not None else column.name.casefold()
     values = [
         next((value for name, value in parts.keys[j].items() if name.casefold() == folded), None)
         for j in run
@@ -191,7 +205,7 @@ def _notes(parts: Parts, columns: Sequence[_Column]) -> tuple[str, ...]:
             first = without[0].relative_to(base).as_posix()
             more = f" and {len(without) - 1:,} more" if len(without) > 1 else ""
             lacking.append(f"{column.name} ({first}{more})")
-        kinds = Counter(kind for kind in column.kinds if kind not in (None, UNTYPED))
+        kinds = Counter(kind for kind in column.kinds if kind not in (None, *column.unused))
         if len(kinds) > 1:
             counts = ", ".join(f"{kind} in {count:,}" for kind, count in kinds.items())
             typed.append(f"{column.name} ({counts}, read as {column.wanted})")
