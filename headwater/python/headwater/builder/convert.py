@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from headwater.builder.journal import Journal, restore
 from headwater.errors import HeadwaterError, SchemaError, SourceError, collected, raise_together
+from headwater.facts.column_facts import MOSTLY
 from headwater.metadata.parts import Column, Table
 from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows, one_row
@@ -38,6 +39,7 @@ from headwater.sources.value_sql import (
     is_exact,
     is_fractional,
     is_number_type,
+    is_span,
     plain_text,
     to_boolean,
     to_local,
@@ -115,6 +117,7 @@ class _Profile:
     zoned_count: int
     naive_count: int
     zero_count: int  # categories with a zero character
+    span_count: int  # numbers that are written as hours, minutes and seconds
 
 
 def convert_tables(
@@ -214,12 +217,15 @@ class _Converter:
                 f"count(*) FILTER (WHERE {zoned})",
                 f"count(*) FILTER (WHERE {naive})",
                 self.zeros(slot),
+                self.spans(slot),
             ]
         query = f"SELECT {', '.join(measures)} FROM {self.raw_relation}"
         row = one_row(self.connection, query)
-        for position in range(0, len(row), 6):
-            kept, found, integral, zoned, naive, zeros = row[position : position + 6]
-            self.profiles.append(_Profile(kept, found - kept, bool(integral), zoned, naive, zeros))
+        for position in range(0, len(row), 7):
+            kept, found, integral, zoned, naive, zeros, spans = row[position : position + 7]
+            self.profiles.append(
+                _Profile(kept, found - kept, bool(integral), zoned, naive, zeros, spans)
+            )
 
     def refuse_clock(self, slot: int) -> None:
         """Times that the source has as such need no word on how they are written."""
@@ -237,6 +243,13 @@ class _Converter:
         if not is_text or self.meaning(self.table.columns[slot]) != "categorical":
             return "0"
         return f"count(*) FILTER (WHERE contains({self.value(slot)}, chr(0)))"
+
+    def spans(self, slot: int) -> str:
+        """SQL: how many values of a number are hours, minutes and seconds."""
+        is_text = self.sources[slot].type == "VARCHAR"
+        if not is_text or self.meaning(self.table.columns[slot]) != "numerical":
+            return "0"
+        return f"count(*) FILTER (WHERE {is_span(self.value(slot))})"
 
     def timed(self, *, zoned: bool) -> list[str]:
         """Columns that hold times with (or without) a zone."""
@@ -331,7 +344,10 @@ class _Converter:
             return f"CAST({value} AS INTEGER)", "INTEGER"
         if meaning == "numerical":
             decimal = self.table.csv.decimal if self.table.csv is not None else "."
-            return to_numerical(value, source.type, integral=profile.integral, decimal=decimal)
+            spans = 0 < profile.span_count >= MOSTLY * profile.value_count
+            return to_numerical(
+                value, source.type, integral=profile.integral, decimal=decimal, spans=spans
+            )
         if meaning == "boolean":
             return to_boolean(value, source.type)
         if meaning == "timestamp":

@@ -22,6 +22,8 @@ class ColumnFacts:
     time_count: int = 0
     clock_count: int = 0  # times with a time of day
     zoned_count: int = 0
+    span_count: int = 0  # hours, minutes and seconds
+    late_count: int = 0  # of these, 24 hours or more
     padded_count: int = 0  # numbers written with leading zeros: codes
     url_count: int = 0
     uuid_count: int = 0
@@ -44,6 +46,11 @@ class ColumnFacts:
     @property
     def is_full(self) -> bool:
         return self.value_count == self.row_count
+
+    @property
+    def are_spans(self) -> bool:
+        """Whether the values are hours, minutes and seconds of more than a day: no time of day."""
+        return self.late_count > 0 and self.mostly(self.span_count)
 
     def mostly(self, count: int) -> bool:
         """Whether so many values are nearly all."""

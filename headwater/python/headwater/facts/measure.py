@@ -19,9 +19,11 @@ from headwater.sources.source import SourceColumn, SourceTable, literal
 from headwater.sources.value_sql import (
     INTEGER_TYPES,
     REAL_TYPES,
+    SPAN_TEXT,
     ZONED_TEXT,
     canonical_text,
     is_number_type,
+    is_span,
     to_boolean,
     to_numerical,
     to_timestamp,
@@ -218,6 +220,9 @@ def _text_measures(signs: Mapping[str, Any], decimal: str) -> dict[str, str]:
         measures["time_count"] = f"count({to_timestamp('v', 'VARCHAR')[0]})"
     if signs["clock_count"]:
         measures["zoned_count"] = _matching(ZONED_TEXT)
+        measures["span_count"] = _matching(SPAN_TEXT)
+        hours = "TRY_CAST(regexp_extract(v, '[0-9]+') AS INTEGER)"
+        measures["late_count"] = f"count(*) FILTER (WHERE {is_span('v')} AND {hours} >= 24)"
     if signs["link_count"]:
         measures["url_count"] = _matching(URL_TEXT)
     if signs["longest"] >= UUID_LENGTH_MIN:

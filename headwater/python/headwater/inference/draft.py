@@ -148,7 +148,8 @@ class TableDraft:
             return f"epoch_us({self.stamp(name, alias)})"
         if column.stype == "numerical":
             decimal = self.source.csv.decimal if self.source.csv is not None else "."
-            return f"CAST({to_numerical(raw, kind, decimal=decimal)[0]} AS DOUBLE)"
+            spans = column.facts.are_spans
+            return f"CAST({to_numerical(raw, kind, decimal=decimal, spans=spans)[0]} AS DOUBLE)"
         if column.stype == "boolean":
             return f"CAST({to_boolean(raw, kind)[0]} AS INTEGER)"
         is_category = column.stype == "categorical"

@@ -135,6 +135,9 @@ def _text_type(name: str, facts: ColumnFacts) -> tuple[str, str]:
             return "boolean", "0 and 1 only"
         stype, reason = _code_or_number(name, facts)
         return stype, _share(reason, facts.number_count, count)
+    if facts.are_spans:
+        what = f"hours, minutes and seconds, {facts.late_count:,} of them 24:00:00 or later"
+        return "numerical", f"{_share(what, facts.span_count, count)}: seconds"
     if facts.mostly(facts.word_count) and facts.zero_one_count < facts.word_count:
         return "boolean", _share("words such as yes and no", facts.word_count, count)
     if facts.mostly(facts.uuid_count) and facts.distinct_count > count // CATEGORY_REPEATS_MIN:
@@ -194,7 +197,8 @@ def _share(what: str, count: int, total: int) -> str:
 def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> None:
     failing = {
         "timestamp": facts.value_count - facts.time_count,
-        "numerical": facts.value_count - facts.number_count,
+        "numerical": facts.value_count
+        - (facts.span_count if facts.are_spans else facts.number_count),
         "boolean": facts.value_count - facts.word_count,
     }.get(column.stype, 0)
     if failing > 0 and not column.counts and source.type == "VARCHAR":

@@ -17,6 +17,7 @@ import gzip
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -25,6 +26,7 @@ from headwater.errors import SourceError
 from headwater.files import regular
 from headwater.metadata.parts import CsvFormat
 from headwater.sources.database import Connection, memory_bytes, one_row
+from headwater.sources.folder.part_union import Keys, Parts, Union, union_of
 from headwater.sources.source import SourceTable, copy_scan, literal
 
 CSV_SUFFIXES = (".csv", ".tsv", ".dat")
@@ -49,16 +51,22 @@ def csv_name(path: Path) -> str:
 
 
 def copy_csv(
-    connection: Connection, name: str, index: int, files: list[Path], form: CsvFormat
+    connection: Connection,
+    name: str,
+    index: int,
+    files: list[Path],
+    form: CsvFormat,
+    keys: Sequence[Keys] = (),
 ) -> SourceTable:
-    """Copy the files of a table to raw.t<index>; SourceError names file and line."""
+    """Copy the files of a table to raw.t<index>; SourceError names file and line. keys: what the
+    names of the folders of each file are."""
     import duckdb
 
     copies = _Copies(connection, form)
     try:
-        scan = scan_of_csv(connection, files, form, copies)
+        union = _union(connection, name, files, form, keys, copies)
         try:
-            return copy_scan(connection, name, index, scan)
+            return replace(copy_scan(connection, name, index, union.scan), notes=union.notes)
         except SourceError as error:
             kinds = (duckdb.InvalidInputException, duckdb.NotImplementedException)
             if not isinstance(error.__cause__, kinds):
@@ -66,6 +74,27 @@ def copy_csv(
             raise _reading_error(error.__cause__, name, files, copies) from error
     finally:
         copies.remove()
+
+
+def _union(
+    connection: Connection,
+    name: str,
+    files: list[Path],
+    form: CsvFormat,
+    keys: Sequence[Keys],
+    copies: _Copies,
+) -> Union:
+    """The files as one table; by the names in their headers, unless the description has names."""
+    same = [files]
+    if form.header and not form.columns:
+        same = [[file] for file in files]
+    types = [dict.fromkeys(_column_names(connection, some, form), "VARCHAR") for some in same]
+    types = types if len(types) == len(files) else types * len(files)
+
+    def read(some: list[Path]) -> str:
+        return scan_of_csv(connection, some, form, copies)
+
+    return union_of(connection, Parts(name, files, types, keys or [{}] * len(files), read))
 
 
 def scan_of_csv(

@@ -1,8 +1,9 @@
-"""A folder of files as a source: which files make which table, and the SQL that reads them.
+"""A folder of files as a source.
 
-`orders.parquet` or `orders.csv` is table `orders`, and so are the parts in `orders/*.parquet` or
-`orders/*.csv`; CSV files may also end in .tsv or .dat, and in .gz or .zst after that. Tables are
-sorted by name. How a CSV file is read is in `csv_files.py`, how its description is drafted in
+`orders.parquet` or `orders.csv` is table `orders`, and so are the parts below a folder `orders`;
+CSV files may also end in .tsv or .dat, and in .gz or .zst after that. Tables are sorted by name.
+Which files make which table is in `folder/table_files.py`, how parts that differ are one table in
+`folder/part_union.py`, how a CSV file is read in `csv_files.py`, how its description is drafted in
 `csv_detection.py`, what a RelBench cache folder adds to its Parquet files in `relbench.py`.
 """
 
@@ -13,21 +14,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from headwater.errors import SourceError
-from headwater.files import check_regular
 from headwater.metadata.parts import CsvFormat
 from headwater.metadata.selection import Selection
 from headwater.notebook import listed
 from headwater.sources.csv_detection import detect_csv
-from headwater.sources.csv_files import copy_csv, csv_name, is_csv, scan_of_csv
+from headwater.sources.csv_files import copy_csv, scan_of_csv
 from headwater.sources.database import Connection
+from headwater.sources.folder.part_union import NotPartsError, Parts, union_of
+from headwater.sources.folder.table_files import TABLE_ENDS, TableFiles, find_tables
 from headwater.sources.relbench import declare_keys, draft_tasks, holds_relbench
-from headwater.sources.source import SourceData, SourceTable, literal, view_scan
+from headwater.sources.source import (
+    SourceData,
+    SourceTable,
+    brief,
+    copy_scan,
+    literal,
+    view_scan,
+)
 
 DATABASE_FILES = {".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".duckdb": "duckdb"}
-
-TABLE_ENDS = ".parquet, .csv, .tsv or .dat (the last three also with .gz or .zst)"
-QUIET_SUFFIXES = ("", ".md", ".json", ".sql", ".py", ".html", ".pdf", ".log")  # seldom tables
 SHOWN_MAX = 8
+SCANS_MAX = 16  # of a view; more are copied, as each reading of a view plans all of them
 
 
 def load_folder(
@@ -50,23 +57,36 @@ def load_folder(
     selection.refuse_schemas("a folder of files")
     is_cache = holds_relbench(path)
     folder = path / "db" if is_cache else path
-    found = _files_of(folder)
-    notes = _unread(folder, found)
-    named = [((name,), (name, files), "") for name, files in found.items()]
+    found, unread = find_tables(folder, None if detect else formats)
+    named = [((name,), (name, table), "") for name, table in found.items()]
     chosen, _ = selection.choose(named, where=str(path))
-    tables = []
-    for index, (name, files) in enumerate(chosen):
+    tables: list[SourceTable] = []
+    first: dict[str, Path] = {}
+    for name, files in chosen:
+        if files.refusal:
+            raise SourceError(f"{files.refusal} (--exclude-table {name} leaves it out)")
+        if files.is_deep and not detect and name not in formats:
+            unread.append(f"{name}/ (its files lie deep, and the metadata have no such table)")
+            continue
         tell(name)
-        if files[0].suffix == ".parquet":
-            tables.append(view_scan(connection, name, index, _scan_of_parquet(files)))
-        else:
-            tables.append(_copy_csv(connection, name, index, files, formats, detect))
+        try:
+            tables.append(_load_table(connection, name, len(tables), files, formats, detect))
+        except NotPartsError:
+            if files.is_sure:
+                raise
+            unread.append(f"{name}/ (its files are of several tables: give it as the source)")
+            continue
+        first[name] = files.files[0]
+    notes = []
+    if unread:
+        shown = listed(unread, SHOWN_MAX)
+        notes.append(f"not read, as the files of tables end in {TABLE_ENDS}: {shown}")
     if not tables:
         raise SourceError(
             f"the folder '{path}' holds no Parquet and no CSV file: none ends in {TABLE_ENDS}"
         )
     name = path.resolve().name
-    tables = declare_keys(connection, tables, {name: files[0] for name, files in chosen})
+    tables = declare_keys(connection, tables, first)
     data = SourceData(name, tuple(tables), notes=tuple(notes))
     if not is_cache:
         return data
@@ -74,63 +94,43 @@ def load_folder(
     return replace(data, notes=(*notes, *told), tasks=tasks, directory=str(path))
 
 
-def _copy_csv(
+def _load_table(
     connection: Connection,
     name: str,
     index: int,
-    files: list[Path],
+    files: TableFiles,
     formats: Mapping[str, CsvFormat],
     detect: bool,
 ) -> SourceTable:
+    if files.files[0].suffix == ".parquet":
+        return _view_parquet(connection, name, index, files)
     if name in formats or not detect:
-        return copy_csv(connection, name, index, files, formats.get(name, CsvFormat()))
-    found, notes = detect_csv(connection, files)
-    table = copy_csv(connection, name, index, files, found)
-    return replace(table, csv=found, notes=tuple(notes))
+        form = formats.get(name, CsvFormat())
+        return copy_csv(connection, name, index, files.files, form, files.keys)
+    found, notes = detect_csv(connection, files.files)
+    table = copy_csv(connection, name, index, files.files, found, files.keys)
+    return replace(table, csv=found, notes=(*notes, *table.notes))
 
 
-def _files_of(folder: Path) -> dict[str, list[Path]]:
-    """Files by table: `orders.csv`, `orders.parquet`, or the parts in a folder `orders`."""
-    tables: dict[str, list[Path]] = {}
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith("."):
-            continue
-        is_folder = entry.is_dir()
-        files = sorted(entry.iterdir()) if is_folder else [entry]
-        parts = [file for file in files if file.suffix == ".parquet" or is_csv(file)]
-        parts = [part for part in parts if not (part.is_dir() or part.name.startswith("."))]
-        for part in parts:
-            check_regular(part)
-        parts = [part for part in parts if part.is_file()]  # a link may lead nowhere
-        if not parts:
-            continue
-        if len({part.suffix == ".parquet" for part in parts}) > 1:
-            raise SourceError(f"the folder '{entry}' holds Parquet and CSV files of one table")
-        plain = entry.stem if entry.suffix == ".parquet" else csv_name(entry)
-        name = entry.name if is_folder else plain
-        if name in tables:
-            raise SourceError(f"the folder '{folder}' holds table '{name}' twice: {parts[0].name}")
-        tables[name] = parts
-    return dict(sorted(tables.items()))
+def _view_parquet(connection: Connection, name: str, index: int, files: TableFiles) -> SourceTable:
+    import duckdb
 
-
-def _unread(folder: Path, tables: Mapping[str, list[Path]]) -> list[str]:
-    """A note of files that look like data and make no table, and of folders with such too deep."""
-    read = {part for parts in tables.values() for part in parts}
-    read |= {part.parent for part in read}
-    found = []
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith(".") or entry in read:
-            continue
-        if entry.is_dir():
-            if any(file.suffix == ".parquet" or is_csv(file) for file in entry.rglob("*")):
-                found.append(f"{entry.name}/ (its files lie too deep)")
-        elif entry.suffix.lower() not in QUIET_SUFFIXES:
-            found.append(entry.name)
-    if not found:
-        return []
-    shown = listed(found, SHOWN_MAX)
-    return [f"not read, as the files of tables end in {TABLE_ENDS}: {shown}"]
+    if len(files.files) == 1 and not any(files.keys):
+        return view_scan(connection, name, index, _scan_of_parquet(files.files))
+    types = []
+    for file in files.files:
+        try:
+            described = connection.execute(f"DESCRIBE SELECT * FROM {_scan_of_parquet([file])}")
+        except duckdb.Error as error:
+            raise SourceError(f"cannot read '{file}' of table '{name}': {brief(error)}") from error
+        types.append({row[0]: row[1] for row in described.fetchall()})
+    parts = Parts(name, files.files, types, files.keys, _scan_of_parquet, has_index=True)
+    try:
+        union = union_of(connection, parts)
+    except duckdb.Error as error:
+        raise SourceError(f"cannot read table '{name}': {brief(error)}") from error
+    load = view_scan if union.scan_count <= SCANS_MAX else copy_scan
+    return replace(load(connection, name, index, union.scan), notes=union.notes)
 
 
 def scan_of(connection: Connection, path: Path) -> str:

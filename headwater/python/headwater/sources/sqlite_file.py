@@ -3,14 +3,15 @@
 SQLite stores a type per value. A column gets the narrowest DuckDB type that holds every value
 exactly; blobs arrive as hexadecimal text. The driver takes a column's type from the first rows, so
 a pass over the table finds the storage classes of its values first, a second one how long texts
-and blobs are, and what is read begins with a row that has a value of each column's type.
+and blobs are, and what is read begins with a row that has a value of each column's type. A file
+that cannot be read in its place, without a trace, is read from a copy (`sqlite_copy.py`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,14 @@ from headwater.sources.source import (
     literal,
     quote,
     unread_key,
+)
+from headwater.sources.sqlite_copy import (
+    call_nocase,
+    collation_note,
+    copied,
+    has_both_files,
+    unknown_collations,
+    writes_ahead,
 )
 
 LOCK_WAIT_MS = 5_000
@@ -85,8 +94,8 @@ def load_sqlite(
     if not path.is_file():
         raise SourceError(f"there is no SQLite file '{path}'")
     decoder = _Decoder()
-    with _set_up(connection, decoder), _opened(path, connection) as file:
-        names, notes = _choose(file, selection, path)
+    with _set_up(connection, decoder), _opened(path, connection) as (file, collations):
+        names, notes = _choose(file, selection, path, collations)
         tables = []
         for index, name in enumerate(names):
             tell(name)
@@ -126,15 +135,9 @@ def _set_up(connection: Connection, decoder: _Decoder) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path, connection: Connection) -> Iterator[Reader]:
-    """The file in one transaction, which is one snapshot for all tables."""
-    try:
-        import adbc_driver_manager
-        import adbc_driver_sqlite
-    except ImportError as error:
-        raise SourceError(
-            "reading SQLite needs its driver: pip install adbc-driver-sqlite"
-        ) from error
+def _opened(path: Path, connection: Connection) -> Iterator[tuple[Reader, dict[str, list[str]]]]:
+    """The file, or a copy, in one transaction, which is one snapshot for all tables; and the
+    collations that SQLite lacks, with their tables."""
     if not os.access(path, os.R_OK):  # the driver would say that memory ran out
         raise SourceError(f"no right to read the SQLite file '{path}'")
     if _is_locked_here(path):
@@ -143,12 +146,40 @@ def _opened(path: Path, connection: Connection) -> Iterator[Reader]:
             "reading would end: close that connection first"
         )
     place = f"the SQLite file '{path}'"
+    where, mode = path.resolve(), "mode=ro"
+    with ExitStack() as stack:
+        if writes_ahead(path):
+            mode += "&readonly_shm=1"
+            if not has_both_files(where):
+                where, mode = stack.enter_context(copied(where, connection)), "mode=rw"
+        with _connected(where, mode, connection, place) as file:
+            file.run("BEGIN")
+            collations = unknown_collations(file)
+            if not collations:
+                yield file, {}
+                return
+            if mode != "mode=rw":
+                where = stack.enter_context(copied(where, connection))
+        with _connected(where, "mode=rw", connection, place) as file:
+            call_nocase(file, collations)
+        with _connected(where, "mode=rw", connection, place) as file:
+            yield file, collations
+
+
+@contextmanager
+def _connected(where: Path, mode: str, connection: Connection, place: str) -> Iterator[Reader]:
     try:
-        database = adbc_driver_sqlite.connect(f"{path.resolve().as_uri()}?mode=ro")
+        import adbc_driver_manager
+        import adbc_driver_sqlite
+    except ImportError as error:
+        raise SourceError(
+            "reading SQLite needs its driver: pip install adbc-driver-sqlite"
+        ) from error
+    try:
+        database = adbc_driver_sqlite.connect(f"{where.as_uri()}?{mode}")
         with closing(database), closing(adbc_driver_manager.AdbcConnection(database)) as link:
             file = Reader(link, connection, place)
             file.run(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
-            file.run("BEGIN")
             yield file
     except adbc_driver_manager.Error as error:
         raise SourceError(f"cannot read {place}: {words(error)}") from error
@@ -166,9 +197,12 @@ def _is_locked_here(path: Path) -> bool:
     return any(lock[4] == own and lock[5].split(":")[-1] == inode for lock in locks)
 
 
-def _choose(file: Reader, selection: Selection, path: Path) -> tuple[list[str], list[str]]:
+def _choose(
+    file: Reader, selection: Selection, path: Path, collations: Mapping[str, list[str]]
+) -> tuple[list[str], list[str]]:
     """Tables that pass the filters, a view only where it is named; and notes of what is left out.
-    What a virtual table keeps its contents in (an index of full texts) is no table of the user."""
+    What a virtual table keeps its contents in (an index of full texts) is no table of the user. A
+    view may compare by a collation that SQLite lacks, and then its rows are not known."""
     found = file.rows(
         "SELECT name, type = 'view' AS is_view FROM sqlite_master "
         "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
@@ -177,7 +211,15 @@ def _choose(file: Reader, selection: Selection, path: Path) -> tuple[list[str], 
         "the list of tables",
     )
     named = [((name,), str(name), "view" if is_view else "") for name, is_view in found]
-    return selection.choose(named, where=str(path))
+    chosen, notes = selection.choose(named, where=str(path))
+    views = {name for name, is_view in found if is_view}
+    for name in chosen:
+        if collations and name in views:
+            raise SourceError(
+                f"view '{name}' of the SQLite file '{path}' cannot be read, as SQLite lacks the "
+                f"collation '{next(iter(collations))}': leave the view out"
+            )
+    return chosen, notes + [collation_note(name, tables) for name, tables in collations.items()]
 
 
 class _Table:

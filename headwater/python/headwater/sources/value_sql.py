@@ -32,6 +32,7 @@ INTEGER_TEXT = "'0|-?[1-9][0-9]{0,17}'"
 FLOAT_INTEGER_TEXT = "'(0|-?[1-9][0-9]{0,17})[.]0'"  # integers by way of a float column
 COMMA_NUMBER_TEXT = "'[+-]?([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]+)?'"  # 1.234,5
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
+SPAN_TEXT = r"'\s*[0-9]{1,4}:[0-5][0-9]:[0-5][0-9]\s*'"  # the hours may be more than 24
 YEAR_TEXT = r"'^\s*[0-9]{4}'"  # a time that needs no format begins so
 EXACT_DIGITS = 15  # decimal digits that a double has
 EXACT_LIMIT = "9007199254740991"
@@ -90,9 +91,15 @@ def is_exact(value: str) -> str:
 
 
 def to_numerical(
-    value: str, type_name: str, *, integral: bool = False, decimal: str = "."
+    value: str,
+    type_name: str,
+    *,
+    integral: bool = False,
+    decimal: str = ".",
+    spans: bool = False,
 ) -> tuple[str, str]:
-    """SQL and type of a number; NULL where there is none."""
+    """SQL and type of a number; NULL where there is none. spans: texts are hours, minutes and
+    seconds (25:10:00), of which a number is the seconds."""
     if type_name in INTEGER_TYPES or type_name == "BOOLEAN":
         return f"CAST({value} AS BIGINT)", "BIGINT"
     if type_name in WIDE_TYPES:
@@ -109,6 +116,8 @@ def to_numerical(
         return f"CAST(epoch({value}) AS DOUBLE)", "DOUBLE"
     if integral:
         return f"TRY_CAST({value} AS BIGINT)", "BIGINT"
+    if spans:
+        return f"CASE WHEN {is_span(value)} THEN epoch(CAST({value} AS INTERVAL)) END", "DOUBLE"
     if decimal == ",":
         is_number = f"regexp_full_match({value}, {COMMA_NUMBER_TEXT})"
         plain = f"replace(replace({value}, '.', ''), ',', '.')"
@@ -117,6 +126,11 @@ def to_numerical(
     text = f"CAST({value} AS VARCHAR)"
     number = f"TRY_CAST(CASE WHEN NOT contains({text}, '_') THEN {text} END AS DOUBLE)"
     return f"CASE WHEN isfinite({number}) THEN {number} END", "DOUBLE"
+
+
+def is_span(text: str) -> str:
+    """SQL: whether a text is hours, minutes and seconds."""
+    return f"contains({text}, ':') AND regexp_full_match({text}, {SPAN_TEXT})"
 
 
 def to_boolean(value: str, type_name: str) -> tuple[str, str]:

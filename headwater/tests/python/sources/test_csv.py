@@ -157,20 +157,17 @@ def test_files_that_make_no_table_are_told(tmp_path: Path) -> None:
     source = folder(tmp_path, "t.csv", TEXT.encode())
     for name in ("orders.csv.bz2", "old.xlsx", "README.md", "metadata.json"):
         (source / name).write_bytes(b"x")
-    (source / "visits" / "year=2020").mkdir(parents=True)
-    (source / "visits" / "year=2020" / "a.csv").write_text(TEXT)
     (note,) = build(source, tmp_path / "s", metadata()).source_notes
     assert note.startswith("not read, as the files of tables end in .parquet, .csv")
-    assert note.endswith(": old.xlsx, orders.csv.bz2, visits/ (its files lie too deep)")
+    assert note.endswith(": old.xlsx, orders.csv.bz2")
 
 
-def test_files_of_one_table_have_one_header(tmp_path: Path) -> None:
+def test_columns_of_the_files_of_a_table_are_joined_by_name(tmp_path: Path) -> None:
     parts = tmp_path / "csv" / "t"
     parts.mkdir(parents=True)
     (parts / "a.csv").write_text(TEXT)
     (parts / "b.csv").write_text("id,price,name\n4,1,x\n")
-    with pytest.raises(SourceError, match=r"b\.csv' has another header than"):
-        build(tmp_path / "csv", tmp_path / "s", metadata())
+    assert rows(tmp_path, tmp_path / "csv", metadata()) == [*EXPECTED, [4, "x", 1.0]]
 
 
 def test_every_fault_of_a_description_is_reported_with_the_others() -> None:
