@@ -21,10 +21,9 @@ from headwater.errors import HeadwaterError, SchemaError, SourceError, collected
 from headwater.metadata.parts import Column, Table
 from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows, one_row
-from headwater.sources.source import SourceColumn, SourceTable, quote
+from headwater.sources.key_values import KeyPart, alike_by_type, key_part
+from headwater.sources.source import Alike, SourceColumn, SourceTable, quote
 from headwater.sources.value_sql import (
-    FLOAT_INTEGER_TEXT,
-    INTEGER_TEXT,
     INTEGER_TYPES,
     NAIVE_TYPES,
     REAL_TYPES,
@@ -42,6 +41,7 @@ from headwater.sources.value_sql import (
     to_local,
     to_numerical,
     to_timestamp,
+    whole_numbers,
     without_nulls,
 )
 
@@ -78,6 +78,7 @@ class CanonicalTable:
     untimed_count: int  # rows of a timed table whose time is NULL
     conversions: tuple[Conversion, ...]
     zero_count: int = 0  # categories in which a zero character was replaced
+    alike: tuple[frozenset[Alike], ...] = ()  # by column, what its source and its type hold equal
 
     @property
     def relation(self) -> str:
@@ -97,6 +98,17 @@ class CanonicalTable:
     def slot(self, name: str) -> int:
         """Position of a column in the table."""
         return self.table.column_names().index(name)
+
+    def key_part(self, connection: Connection, name: str) -> KeyPart:
+        """A column as a part of a key that refers to rows, or is referred to."""
+        slot = self.slot(name)
+        return key_part(
+            connection,
+            self.relation,
+            lambda alias: f"{alias}c{slot}",
+            self.types[slot],
+            self.alike[slot],
+        )
 
     def key_text(self, name: str, alias: str) -> str:
         """SQL: the canonical text of a key part, the same whatever type the source had."""
@@ -263,6 +275,7 @@ class _Converter:
             untimed_count=self.untimed_count(),
             conversions=tuple(conversions),
             zero_count=sum(profile.zero_count for profile in self.profiles),
+            alike=tuple(map(alike_by_type, self.sources)),
         )
 
     def fill(self, select: str, days: bool) -> None:
@@ -533,10 +546,7 @@ def _shape(value: str, meaning: str, source: SourceColumn) -> tuple[str, str, st
     integral, zoned, naive = "false", "false", "false"
     if meaning in ("identifier", "numerical"):
         if source.type == "VARCHAR":
-            integral = (
-                f"bool_and(regexp_full_match({value}, {INTEGER_TEXT})) OR "
-                f"bool_and(regexp_full_match({value}, {FLOAT_INTEGER_TEXT}))"
-            )
+            integral = whole_numbers(value)
         elif meaning == "identifier" and is_fractional(source.type):
             exact = f"{value} = trunc({value}) AND {is_exact(value)}"
             integral = f"bool_and({exact})"
