@@ -24,6 +24,8 @@ from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.key_values import KeyPart, alike_by_type, key_part
 from headwater.sources.source import Alike, SourceColumn, SourceTable, quote
 from headwater.sources.value_sql import (
+    FLOAT_INTEGER_TEXT,
+    INTEGER_TEXT,
     INTEGER_TYPES,
     NAIVE_TYPES,
     REAL_TYPES,
@@ -41,7 +43,6 @@ from headwater.sources.value_sql import (
     to_local,
     to_numerical,
     to_timestamp,
-    whole_numbers,
     without_nulls,
 )
 
@@ -78,7 +79,7 @@ class CanonicalTable:
     untimed_count: int  # rows of a timed table whose time is NULL
     conversions: tuple[Conversion, ...]
     zero_count: int = 0  # categories in which a zero character was replaced
-    alike: tuple[frozenset[Alike], ...] = ()  # by column, what its source and its type hold equal
+    alike: tuple[frozenset[Alike], ...] = ()  # by column, as its source and its type hold equal
 
     @property
     def relation(self) -> str:
@@ -546,7 +547,10 @@ def _shape(value: str, meaning: str, source: SourceColumn) -> tuple[str, str, st
     integral, zoned, naive = "false", "false", "false"
     if meaning in ("identifier", "numerical"):
         if source.type == "VARCHAR":
-            integral = whole_numbers(value)
+            integral = (
+                f"bool_and(regexp_full_match({value}, {INTEGER_TEXT})) OR "
+                f"bool_and(regexp_full_match({value}, {FLOAT_INTEGER_TEXT}))"
+            )
         elif meaning == "identifier" and is_fractional(source.type):
             exact = f"{value} = trunc({value}) AND {is_exact(value)}"
             integral = f"bool_and({exact})"

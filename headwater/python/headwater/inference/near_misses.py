@@ -1,9 +1,9 @@
 """Keys that are nearly found: values that name a row only if case, blanks or zeros did not count.
 
-A foreign key holds equal what its columns do (sources/key_values.py). `hold_alike` writes that down
-for the queries that join by drafted keys, and reports keys whose spellings are told apart since
-they would be one. `say_near_misses` names columns that refer to nothing as they are written, with
-the edit that links them.
+The columns of a foreign key decide which spellings it holds equal (sources/key_values.py).
+`hold_alike` keeps that for the queries that join by drafted keys, and reports keys whose spellings
+stay apart. `say_near_misses` names columns that refer to nothing as they are written, with the edit
+that links them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from headwater.sources.key_values import (
 from headwater.sources.source import Alike, quote
 
 NEAR_SHARE = 0.5  # of the distinct values
-VALUES_MIN = 3  # distinct, for a near miss to be no chance
-# What a person may not mean, each with the SQL that makes one text of its spellings.
+VALUES_MIN = 3  # distinct, for a near miss to count
+# Differences that a person may not mean, each with the SQL that removes it.
 MENDED = {
     Alike.AROUND: "trim({})",
     Alike.NUMBERS: "regexp_replace({}, '^0+([0-9])', '\\1')",
@@ -40,8 +40,8 @@ MENDED = {
 
 
 def hold_alike(connection: Connection, tables: Sequence[TableDraft]) -> None:
-    """Settle what the columns of drafted keys hold equal: a column that is part of several keys
-    what all of them do."""
+    """Settle the spellings that the columns of drafted keys hold equal. A column of several keys
+    has those of all of them."""
     by_name = {table.name: table for table in tables}
     groups: list[tuple[set[tuple[str, str]], frozenset[Alike]]] = []
     for table in tables:
@@ -126,7 +126,7 @@ def _found(
 def _edit(
     connection: Connection, table: TableDraft, name: str, key: Key, ways: Sequence[Alike]
 ) -> str:
-    """What makes a link of values that are written in several ways."""
+    """The edit that links values that are written in several ways."""
     ours, theirs = (_written_alike(connection, column, ways) for column in (name, key.name))
     return (
         f'to link them, add to "columns" of {key.table.name} "{key.name}_key": {{"stype": '

@@ -52,14 +52,14 @@ class Overlap:
 
 
 def key_text(table: TableDraft, name: str, alias: str = "") -> str:
-    """SQL: a value as keys compare, NULL spellings taken out; of a foreign key that is drafted, and
-    of what that refers to, as these two compare."""
+    """SQL: a value as keys compare, NULL spellings taken out. The columns of a drafted foreign key,
+    and those that it refers to, compare as that key does."""
     alike = table.alike.get(name, frozenset())
     return text_of_key(table.value(name, alias), table.kind(name), alike)
 
 
 def key_parts(connection: Connection, table: TableDraft, names: Sequence[str]) -> list[KeyPart]:
-    """Columns as the parts of a key; what their values show is asked once."""
+    """Columns as the parts of a key; their values are looked at once."""
     for name in names:
         if name not in table.key_parts:
             source = table.source.columns[table.slot(name)]

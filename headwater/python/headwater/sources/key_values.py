@@ -1,24 +1,42 @@
 """When two values of keys are one key: the rule that inference and build share.
 
 Keys are compared as canonical texts (`value_sql.py`), so 42, 42.0 and '42' are one key. Two columns
-also hold equal what either of them does (`Alike`): what its source declares, as a collation or
-char(n), and what its type or all of its values show, as whole numbers on the other side of '007',
-16 bytes on the other side of a UUID, or texts padded to one width. If that makes one key of two
-that the parent has, only what the source declares counts; if that does too, nothing.
+also hold several spellings equal (`Alike`) if either of them does: by its source, which declares a
+collation or char(n), or by its type and all of its values, as whole numbers on the other side of
+'007', 16 bytes on the other side of a UUID, or texts padded to one width. If that makes one key of
+two that the parent has, only the declared ones count; if those do too, none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.source import Alike, SourceColumn
-from headwater.sources.value_sql import canonical_text, is_number_type, whole_numbers
+from headwater.sources.value_sql import (
+    FLOAT_INTEGER_TEXT,
+    INTEGER_TEXT,
+    INTEGER_TYPES,
+    canonical_text,
+    is_number_type,
+)
 
 UUID_KEY = "'[{]?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}[}]?'"
 HEX_KEY = r"'(0[xX]|\\x)?([0-9a-fA-F]{2})+'"
-# '007', ' 7', '+7', '7.' and '7.00' are 7, '0.50' is 0.5; what is not a number stays.
+LOWER = "strlen(v) = {} AND v = lower(v)"
+MATCHES = "regexp_full_match(v, {})"
+# Kinds of texts: a pattern, SQL of whether a text `v` is of the kind (less than the pattern for
+# UUIDs, which are long), the form of such texts, and the spellings that are equal to them.
+FORMS = (
+    (INTEGER_TEXT, MATCHES.format(INTEGER_TEXT), "integers", Alike.NUMBERS),
+    (FLOAT_INTEGER_TEXT, MATCHES.format(FLOAT_INTEGER_TEXT), "", Alike.NUMBERS),
+    ("'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'", LOWER.format(36), "hyphens", Alike.BYTES),
+    ("'[0-9a-f]{32}'", LOWER.format(32), "digits", Alike.BYTES),
+    (UUID_KEY, MATCHES.format(UUID_KEY), "", Alike.BYTES),
+)
+# '007', ' 7', '+7', '7.' and '7.00' are 7, '0.50' is 0.5; other texts stay.
 NUMBER_KEY = r"'^\s*[+]?(-?)0*([0-9]+)([.][0-9]*[1-9])?[.]?0*\s*$', '\1\2\3'"
 SPELLED = {  # SQL of a text @ as the others that it equals, in the order in which they apply
     Alike.BYTES: (
@@ -57,8 +75,9 @@ class KeyPart:
     relation: str
     value: Callable[[str], str]  # SQL of its value, by an alias of the relation such as "c."
     type: str  # DuckDB's name of the value's type
-    alike: frozenset[Alike]  # what it holds equal
-    declared: frozenset[Alike] = NOTHING  # of these what its source says
+    alike: frozenset[Alike]  # spellings that it holds equal
+    form: str = ""  # the one way in which all values are written, if that is a usual one
+    declared: frozenset[Alike] = NOTHING  # those of them that its source declares
 
     def text(self, alias: str, alike: Iterable[Alike]) -> str:
         """SQL: a value as keys are compared that hold these equal."""
@@ -67,8 +86,8 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class Equality:
-    """What the parts of a foreign key hold equal; `left_out`: what they would, if that did not
-    make one key of `merged` others of the parent."""
+    """The spellings that the parts of a foreign key hold equal, and those left out, as `merged`
+    keys of the parent would then be one with another."""
 
     alike: tuple[frozenset[Alike], ...]
     left_out: tuple[frozenset[Alike], ...] = ()
@@ -90,10 +109,10 @@ def is_text_type(type_name: str) -> bool:
 
 
 def alike_by_type(column: SourceColumn) -> frozenset[Alike]:
-    """What a column holds equal by what its source declares, and by its type."""
+    """The spellings that a column holds equal by its source and by its type."""
     if is_number_type(column.type):
         return column.alike | {Alike.NUMBERS}
-    return column.alike | ({Alike.BYTES} if column.type in ("UUID", "BLOB") else NOTHING)
+    return column.alike | ({Alike.BYTES} if column.type == "BLOB" else NOTHING)
 
 
 def key_part(
@@ -103,38 +122,49 @@ def key_part(
     type_name: str,
     stated: frozenset[Alike],
 ) -> KeyPart:
-    """A column as a part of a key, with what all of its values show.
+    """A column as a part of a key; its values are looked at.
 
-    stated: what it holds equal by its source and by the type that it had there."""
-    alike = stated | _alike_by_values(connection, relation, value(""), type_name)
-    return KeyPart(relation, value, type_name, alike, stated - BY_TYPE)
-
-
-def _alike_by_values(
-    connection: Connection, relation: str, value: str, type_name: str
-) -> frozenset[Alike]:
+    stated: the spellings that it holds equal by its source and by the type that it had there."""
     if is_number_type(type_name):
-        return frozenset({Alike.NUMBERS})
-    if type_name != "VARCHAR" and not type_name.startswith("ENUM"):
-        return NOTHING
-    found = one_row(
+        form = "integers" if type_name in INTEGER_TYPES else ""
+        return KeyPart(relation, value, type_name, stated | {Alike.NUMBERS}, form, stated - BY_TYPE)
+    found, form = stated, "hyphens" if type_name == "UUID" else ""
+    if type_name == "VARCHAR" or type_name.startswith("ENUM"):
+        shown, form = _by_values(connection, relation, value(""))
+        found |= shown
+    if Alike.BYTES in stated:
+        form = "digits"
+    return KeyPart(relation, value, type_name, found, form, stated - BY_TYPE)
+
+
+def _by_values(connection: Connection, relation: str, value: str) -> tuple[frozenset[Alike], str]:
+    """The spellings that a column of texts holds equal by all of its values, and their form. One
+    value is matched first: the others are of its kind, or of none."""
+    values = f"(SELECT CAST({value} AS VARCHAR) AS v FROM {relation})"
+    some, is_padded = one_row(
         connection,
-        f"SELECT {whole_numbers('v')}, min(length(v)) = max(length(v)) AND "
-        f"bool_or(suffix(v, ' ')) AND NOT bool_and(trim(v) = ''), "
-        f"bool_and(regexp_full_match(v, {UUID_KEY})) "
-        f"FROM (SELECT CAST({value} AS VARCHAR) AS v FROM {relation})",
+        "SELECT any_value(v), min(length(v)) = max(length(v)) AND bool_or(suffix(v, ' ')) "
+        f"FROM {values}",
     )
-    ways = (Alike.NUMBERS, Alike.BLANKS, Alike.BYTES)
-    return frozenset(way for way, is_so in zip(ways, found, strict=True) if is_so)
+    found = {Alike.BLANKS} if is_padded else set()
+    for pattern, condition, form, way in FORMS:
+        if some is None or not re.fullmatch(pattern[1:-1], some):
+            continue
+        if one_row(connection, f"SELECT bool_and({condition}) FROM {values}")[0]:
+            return frozenset({*found, way}), form
+    return frozenset(found), ""
 
 
 def settle_equality(
     connection: Connection, child: Sequence[KeyPart], parent: Sequence[KeyPart]
 ) -> Equality:
-    """What a foreign key from the parts of `child` to those of `parent`, of one relation each,
-    holds equal."""
+    """The spellings that a foreign key from the parts of `child` to those of `parent`, of one
+    relation each, holds equal."""
     pairs = list(zip(child, parent, strict=True))
-    wanted = tuple(own.alike | other.alike for own, other in pairs)
+    wanted = tuple(
+        (own.alike | other.alike) - (BY_TYPE if own.form and own.form == other.form else NOTHING)
+        for own, other in pairs
+    )
     declared = tuple(own.declared | other.declared for own, other in pairs)
     nothing = (NOTHING,) * len(pairs)
     merged = 0
@@ -155,8 +185,8 @@ def left_out_note(
     parent: Sequence[KeyPart],
     equality: Equality,
 ) -> str:
-    """On values of the foreign key `name` that name a row of `table` only by what is left out; ""
-    if there are none."""
+    """A note on values of the foreign key `name` that name a row of `table` only by spellings that
+    are left out; "" if there are none."""
     if not equality.merged:
         return ""
     wanted = [a | b for a, b in zip(equality.alike, equality.left_out, strict=True)]

@@ -237,8 +237,8 @@ def _choose(
 
 
 def _columns(server: _Server, relations: Sequence[_Relation]) -> dict[int, list[PostgresColumn]]:
-    """Columns by table, domains resolved to what they are made of. What is known of a collation
-    differs between versions, so its row is read as JSON."""
+    """Columns by table, domains resolved to what they are made of. Versions describe
+    collations by different columns, so their rows are read as JSON."""
     rows = server.rows(
         "WITH RECURSIVE resolved AS ("
         "SELECT a.attrelid, a.attnum, a.attname, a.atttypmod AS typmod, t.oid AS typid, t.typtype, "

@@ -31,7 +31,7 @@ class PostgresColumn:
     element: str  # type of an array's elements
     labels: tuple[str, ...]  # of an enum
     is_array: bool
-    alike: frozenset[Alike] = frozenset()  # what its type and its collation hold equal
+    alike: frozenset[Alike] = frozenset()  # by its type and its collation
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ MEASURES = {
 
 
 def held_alike(type_name: str, is_deterministic: bool, locale: str) -> frozenset[Alike]:
-    """What a type and a collation hold equal. Of collations that are not deterministic the locale
-    says it: '@colStrength=secondary' of old servers, 'und-u-ks-level2' of new ones."""
+    """The spellings that a type and a collation hold equal. A collation that is not deterministic
+    has them in its locale: '@colStrength=secondary' in old servers, else 'und-u-ks-level2'."""
     found = {"citext": {Alike.CASE}, "bpchar": {Alike.BLANKS}}.get(type_name, set())
     if not is_deterministic:
         found.add(Alike.FORMS)

@@ -59,7 +59,7 @@ class SourceColumn:
     name: str
     type: str  # DuckDB's name of the type in raw.t<i>
     declared: str = ""  # what the source declared, upper case; SQLite only
-    alike: frozenset[Alike] = frozenset()  # what the source holds equal, by collation or type
+    alike: frozenset[Alike] = frozenset()  # spellings that the source holds equal
 
 
 @dataclass(frozen=True)

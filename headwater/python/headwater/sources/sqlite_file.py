@@ -56,7 +56,7 @@ class _Reading:
     sqlite: str = "{0}"
     duckdb: str = "{0}"
     length: str = ""  # of a value, in bytes, where it is not a number
-    alike: frozenset[Alike] = frozenset()  # what a key of such values holds equal
+    alike: frozenset[Alike] = frozenset()  # spellings that such keys hold equal
 
 
 _LENGTH = "coalesce(octet_length({0}), 0)"
@@ -222,9 +222,9 @@ class _Table:
         return self.file.stream(query, f"table '{self.name}'", EXCLUDING, options)
 
     def collations(self, names: list[str]) -> list[frozenset[Alike]]:
-        """Per column what its collation holds equal, as two comparisons of a text with it show:
-        SQLite does not list the collations of columns without an index. Of a table with one that
-        only its application knows, each column is asked alone."""
+        """The spellings that each column's collation holds equal, by two comparisons, as SQLite does
+        not list the collations of columns without an index. If one of them is known only to its
+        application, each column is compared alone."""
         selected = ", ".join(f"{name} AS c{j}" for j, name in enumerate(names))
         texts = ", ".join(["'a'"] * len(names))
         shown = ", ".join(f"(c{j} = 'A') + 2 * (c{j} = 'a ')" for j in range(len(names)))

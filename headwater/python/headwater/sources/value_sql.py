@@ -68,15 +68,6 @@ def category_text(value: str, type_name: str) -> str:
     return f"replace({text}, chr(0), chr(65533))" if type_name == "VARCHAR" else text
 
 
-def whole_numbers(value: str) -> str:
-    """SQL of an aggregate: whether all texts are whole numbers, written without leading zeros and
-    in one of two ways."""
-    return (
-        f"bool_and(regexp_full_match({value}, {INTEGER_TEXT})) OR "
-        f"bool_and(regexp_full_match({value}, {FLOAT_INTEGER_TEXT}))"
-    )
-
-
 def is_exact(value: str) -> str:
     """SQL: whether a whole number of this size is exact in a double."""
     return f"CAST({value} AS DOUBLE) BETWEEN -{EXACT_LIMIT} AND {EXACT_LIMIT}"

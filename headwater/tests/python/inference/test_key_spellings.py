@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,33 @@ def test_label_tables_name_anchors_as_foreign_keys_do(tmp_path: Path) -> None:
     (task,) = report.metadata["tasks"]
     assert task["seeds"]["train"] == 3
     assert list(task["dropped"].values()) == [1]
+
+
+def test_a_drafted_task_counts_the_rows_of_every_spelling(tmp_path: Path) -> None:
+    """Each of 30 accounts is named on one day in four, in turn as K1 and as k1."""
+    moments = [
+        (day, day % 4 + 4 * j) for day in range(400) for j in range(8) if day % 4 + 4 * j < 30
+    ]
+    names = [f"{'kK'[day // 4 % 2]}{number}" for day, number in moments]
+    rows = [
+        (j, name, datetime(2021, 1, 1) + timedelta(days=day, hours=number % 24))
+        for j, (name, (day, number)) in enumerate(zip(names, moments, strict=True))
+    ]
+    tables = {
+        "account": TinyTable(
+            {"code": "TEXT COLLATE NOCASE PRIMARY KEY"}, [(f"K{j}",) for j in range(30)]
+        ),
+        "login": TinyTable(
+            {"id": "INTEGER PRIMARY KEY", "account_code": "TEXT", "at": "TIMESTAMP"}, rows
+        ),
+    }
+    source = write_sqlite(tmp_path / "a.db", tables)
+    draft = draft_source(source)
+    (task,) = [task for task in draft.tasks if task.name == "account-next-login"]
+    report = build(source, tmp_path / "s", draft.schema())
+    (entry,) = [entry for entry in report.metadata["tasks"] if entry["name"] == task.name]
+    assert entry["repeated"] == {"questions": 0, "disagreeing": 0}
+    assert sum(entry["dropped"].values()) == 0
 
 
 def test_a_column_that_a_key_takes_follows_the_same_rule(tmp_path: Path) -> None:
