@@ -222,9 +222,9 @@ class _Table:
         return self.file.stream(query, f"table '{self.name}'", EXCLUDING, options)
 
     def collations(self, names: list[str]) -> list[frozenset[Alike]]:
-        """The spellings that each column's collation holds equal, by two comparisons, as SQLite does
-        not list the collations of columns without an index. If one of them is known only to its
-        application, each column is compared alone."""
+        """The spellings that each column's collation holds equal, by two comparisons, as SQLite
+        lists only collations of indexed columns. If one of them is known only to its application,
+        each column is compared alone."""
         selected = ", ".join(f"{name} AS c{j}" for j, name in enumerate(names))
         texts = ", ".join(["'a'"] * len(names))
         shown = ", ".join(f"(c{j} = 'A') + 2 * (c{j} = 'a ')" for j in range(len(names)))
