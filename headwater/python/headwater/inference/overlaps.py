@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from headwater.inference.draft import TableDraft
 from headwater.sources.database import Connection, one_row
 from headwater.sources.key_values import (
-    LOOSELY,
     KeyPart,
     alike_by_type,
     key_part,
     settle_equality,
 )
 from headwater.sources.key_values import key_text as text_of_key
+from headwater.sources.source import Alike
 
 SAMPLE_VALUES = 1_000_000
 INDEX_VALUES = 1 << 24  # of all keys of an index: some 200 MB
@@ -104,15 +104,22 @@ class ValueIndex:
     Two texts of one hash make a bound too high, never too low, as do texts that differ only in what
     some keys hold equal. Keys are numbered as they are given;
     of those that together pass INDEX_VALUES the largest are left out, and have no bound.
+
+    alike: the spellings that any key may hold equal.
     """
 
-    def __init__(self, connection: Connection, keys: Sequence[tuple[TableDraft, str]]) -> None:
-        self.connection = connection
+    def __init__(
+        self,
+        connection: Connection,
+        keys: Sequence[tuple[TableDraft, str]],
+        alike: frozenset[Alike],
+    ) -> None:
+        self.connection, self.alike = connection, alike
         sizes = [table.column(name).facts.value_count for table, name in keys]
         order = np.argsort(sizes, kind="stable")
         held = order[np.cumsum(np.asarray(sizes, np.int64)[order]) <= INDEX_VALUES].tolist()
         self.is_held = np.isin(np.arange(len(keys)), held)
-        hashes = [np.unique(_hashes(connection, *keys[number])) for number in held]
+        hashes = [np.unique(self._hashes(*keys[number])) for number in held]
         values = np.concatenate([np.zeros(0, np.uint64), *hashes])
         numbers = np.repeat(np.asarray(held, np.int32), [len(found) for found in hashes])
         order = np.argsort(values, kind="stable")
@@ -124,7 +131,7 @@ class ValueIndex:
         bounds = np.ones(len(self.is_held))
         if table.column(name).facts.distinct_count >= SAMPLE_VALUES:
             return bounds
-        asked = _hashes(self.connection, table, name)
+        asked = self._hashes(table, name)
         if not len(asked):
             return bounds
         found = np.zeros(len(bounds), np.int64)
@@ -140,13 +147,12 @@ class ValueIndex:
         numbers = self.numbers[np.repeat(low, count) + within]
         return np.bincount(numbers, minlength=len(self.is_held))
 
-
-def _hashes(connection: Connection, table: TableDraft, name: str) -> NDArray[np.uint64]:
-    """A hash for each distinct value of a column, in no order: one of all values that some keys
-    may hold equal."""
-    loose = text_of_key("v", table.kind(name), LOOSELY)
-    found = connection.execute(
-        f"SELECT hash({loose}) AS h FROM (SELECT DISTINCT {table.value(name)} AS v "
-        f"FROM raw.t{table.source.index}) WHERE v IS NOT NULL"
-    ).fetchnumpy()["h"]
-    return np.asarray(found, np.uint64)
+    def _hashes(self, table: TableDraft, name: str) -> NDArray[np.uint64]:
+        """A hash for each distinct value of a column, in no order: one of all values that some keys
+        may hold equal."""
+        loose = text_of_key("v", table.kind(name), self.alike)
+        found = self.connection.execute(
+            f"SELECT hash({loose}) AS h FROM (SELECT DISTINCT {table.value(name)} AS v "
+            f"FROM raw.t{table.source.index}) WHERE v IS NOT NULL"
+        ).fetchnumpy()["h"]
+        return np.asarray(found, np.uint64)

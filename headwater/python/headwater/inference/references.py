@@ -25,7 +25,8 @@ from headwater.facts.names import (
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.overlaps import Overlap, ValueIndex, measure_overlap
 from headwater.sources.database import Connection
-from headwater.sources.key_values import is_text_type
+from headwater.sources.key_values import NEARLY, alike_by_type, is_text_type
+from headwater.sources.source import Alike
 from headwater.sources.value_sql import INTEGER_TYPES
 
 KEY_LENGTH_MAX = 60  # of a text, on average
@@ -104,7 +105,8 @@ class ReferenceSearch:
         )
         indexed = [key for key in self.keys if uses[key.number] >= CANDIDATES_MIN]
         self.places = {key.number: place for place, key in enumerate(indexed)}
-        self.index = ValueIndex(connection, [(key.table, key.name) for key in indexed])
+        pairs = [(key.table, key.name) for key in indexed]
+        self.index = ValueIndex(connection, pairs, _spellings(tables))
 
     def find(self, table: TableDraft, column: ColumnDraft) -> Reference | None:
         """What a column refers to: the table that it names, then what the names say, then the
@@ -186,6 +188,16 @@ class ReferenceSearch:
             score = reference_score(table.name, name, table.name, key.name)
             if score:
                 yield Candidate(key, score, names_table(name, table.name))
+
+
+def _spellings(tables: Sequence[TableDraft]) -> frozenset[Alike]:
+    """The spellings that some keys may hold equal, and those of near misses."""
+    found = {Alike.BLANKS, *NEARLY}
+    for table in tables:
+        found.update(*(alike_by_type(column) for column in table.source.columns))
+        if any(column.facts.uuid_count for column in table.columns):
+            found.add(Alike.BYTES)
+    return frozenset(found)
 
 
 def _may_be_named(candidate: Candidate, column: ColumnDraft, *, is_own: bool) -> bool:

@@ -63,7 +63,7 @@ WORDS = {  # for the ways that are told apart, if they are
     Alike.CASE: "case",
     Alike.ASCII_CASE: "case",
 }
-LOOSELY = frozenset(Alike)  # all that may be meant to be equal
+NEARLY = (Alike.AROUND, Alike.NUMBERS, Alike.CASE)  # spellings that may be meant to be equal
 BY_TYPE = frozenset({Alike.BYTES, Alike.NUMBERS})
 NOTHING: frozenset[Alike] = frozenset()
 
