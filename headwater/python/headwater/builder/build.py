@@ -483,7 +483,7 @@ class _Build:
                 undecodable_count=undecodable_count,
                 inferred=self.options.metadata is None,
                 assumed=self.assumed,
-                source_notes=self.data.notes,
+                source_notes=(*self.data.notes, *filter(None, (e.note for e in layout.edges))),
                 embedding=dataclasses.asdict(counts) | (embedder.usage() if embedder else {}),
                 changes=self.changes(encoder, metadata),
                 resumed=tuple(self.journal.resumed),

@@ -46,7 +46,7 @@ class BuildReport:
     undecodable_count: int = 0
     inferred: bool = False  # the schema was inferred, not given
     assumed: tuple[str, ...] = ()  # by the inference, for a person to check
-    source_notes: tuple[str, ...] = ()  # what the source has and the build did not read
+    source_notes: tuple[str, ...] = ()  # what the source has and the build did not take
     embedding: dict[str, int] = field(default_factory=dict)  # where vectors came from
     changes: dict[str, Any] | None = None  # since the store before; None of a first build
     resumed: tuple[str, ...] = ()  # stages that a killed build had done

@@ -22,7 +22,8 @@ from headwater.facts.column_facts import MOSTLY
 from headwater.metadata.parts import Column, Table
 from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows, one_row
-from headwater.sources.source import SourceColumn, SourceTable, quote
+from headwater.sources.key_values import KeyPart, alike_by_type, key_part
+from headwater.sources.source import Alike, SourceColumn, SourceTable, quote
 from headwater.sources.value_sql import (
     FLOAT_INTEGER_TEXT,
     INTEGER_TEXT,
@@ -81,6 +82,7 @@ class CanonicalTable:
     untimed_count: int  # rows of a timed table whose time is NULL
     conversions: tuple[Conversion, ...]
     zero_count: int = 0  # categories in which a zero character was replaced
+    alike: tuple[frozenset[Alike], ...] = ()  # by column, as its source and its type hold equal
 
     @property
     def relation(self) -> str:
@@ -100,6 +102,17 @@ class CanonicalTable:
     def slot(self, name: str) -> int:
         """Position of a column in the table."""
         return self.table.column_names().index(name)
+
+    def key_part(self, connection: Connection, name: str) -> KeyPart:
+        """A column as a part of a key that refers to rows, or is referred to."""
+        slot = self.slot(name)
+        return key_part(
+            connection,
+            self.relation,
+            lambda alias: f"{alias}c{slot}",
+            self.types[slot],
+            self.alike[slot],
+        )
 
     def key_text(self, name: str, alias: str) -> str:
         """SQL: the canonical text of a key part, the same whatever type the source had."""
@@ -288,6 +301,7 @@ class _Converter:
             untimed_count=self.untimed_count(),
             conversions=tuple(conversions),
             zero_count=sum(profile.zero_count for profile in self.profiles),
+            alike=tuple(map(alike_by_type, self.sources)),
         )
 
     def fill(self, select: str, days: bool) -> None:

@@ -25,6 +25,7 @@ from headwater.metadata.parts import Column, ColumnRef, Table
 from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows
 from headwater.sources.expression import columns_used, with_expression
+from headwater.sources.key_values import KeyPart, alike_by_type, key_part, settle_equality
 from headwater.sources.source import SourceColumn, SourceData, SourceTable, brief
 from headwater.sources.value_sql import INTEGER_TYPES, canonical_text, without_nulls
 
@@ -142,15 +143,12 @@ def _take(
     if len(types) != len(child.columns):
         return made  # taken already, or converted
     key = next(key for key in table.every_key() if key.table == wanted.table)
-    parts = [
-        _text(schema, tables, ColumnRef(wanted.table, reference), "p.")
-        for reference in key.references
-    ]
-    groups = ", ".join(f"{part} AS k{j}" for j, part in enumerate(parts))
-    equal = " AND ".join(
-        f"{_text(schema, tables, ColumnRef(table.name, column), 'c.')} = k{j}"
-        for j, column in enumerate(key.columns)
-    )
+    own = [_part(connection, schema, tables, ColumnRef(table.name, c)) for c in key.columns]
+    refs = [ColumnRef(wanted.table, reference) for reference in key.references]
+    other = [_part(connection, schema, tables, reference) for reference in refs]
+    alike = settle_equality(connection, own, other).alike
+    groups = ", ".join(f"{p.text('p.', alike[j])} AS k{j}" for j, p in enumerate(other))
+    equal = " AND ".join(f"{c.text('c.', alike[j])} = k{j}" for j, c in enumerate(own))
     value = _value(schema, tables, wanted, "p.")
     select = (
         f"SELECT c.* EXCLUDE (hw_row), v AS c{len(child.columns)} "
@@ -198,6 +196,13 @@ def _value(schema: Schema, tables: dict[str, SourceTable], reference: ColumnRef,
     return without_nulls(raw, source, schema, table, table.column(reference.column))
 
 
-def _text(schema: Schema, tables: dict[str, SourceTable], reference: ColumnRef, alias: str) -> str:
-    value = f"({_value(schema, tables, reference, alias)})"
-    return canonical_text(value, _column(tables, reference).type)
+def _part(
+    connection: Connection, schema: Schema, tables: dict[str, SourceTable], reference: ColumnRef
+) -> KeyPart:
+    """A column as a part of a key."""
+    source, relation = _column(tables, reference), f"raw.t{tables[reference.table].index}"
+
+    def value(alias: str) -> str:
+        return f"({_value(schema, tables, reference, alias)})"
+
+    return key_part(connection, relation, value, source.type, alike_by_type(source))

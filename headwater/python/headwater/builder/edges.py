@@ -1,9 +1,10 @@
 """From foreign keys to edges: for each child row the number of its parent row.
 
-Keys compare by value if both sides have the same type and by canonical text otherwise, so that the
-integer 42 finds the text '42'. A key with a NULL part has no edge; one that names no row dangles,
-which is counted and never an error. The columns a key refers to must be unique. The join itself
-runs when the builder takes its pairs (encode.py): in what order they come does not matter to it.
+Keys compare by value if both sides have the same type and hold nothing else equal, and otherwise
+by canonical text (sources/key_values.py), so that the integer 42 finds the text '42'. A key with a
+NULL part has no edge; one that names no row dangles, which is counted and never an error. The
+columns a key refers to must be unique. The join itself runs when the builder takes its pairs
+(encode.py): in what order they come does not matter to it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from headwater.builder.convert import CanonicalTable
 from headwater.errors import HeadwaterError, SourceError, collected, raise_together
 from headwater.metadata.parts import ForeignKey
 from headwater.sources.database import Connection, count_rows, one_row
+from headwater.sources.key_values import NOTHING, KeyPart, left_out_note, settle_equality
+from headwater.sources.source import Alike
 
 DIRECT_TYPES = ("BIGINT", "VARCHAR", "TIMESTAMP", "BOOLEAN")
 
@@ -28,16 +31,14 @@ class Edges:
     key: ForeignKey
     index: int
     null_count: int  # child rows with a NULL in the key
+    equal: str  # SQL: whether a child `c` names a parent `p`
+    note: str = ""  # on keys that are not held equal, though others of their kind are
 
     def pairs(self) -> str:
         """SQL of the pairs (child, parent) of rows, in any order."""
-        equal = " AND ".join(
-            _equal(self.child, column, self.parent, reference)
-            for column, reference in zip(self.key.columns, self.key.references, strict=True)
-        )
         return (
             "SELECT CAST(c.rowid AS UINTEGER) AS child, CAST(p.rowid AS UINTEGER) AS parent "
-            f"FROM {self.child.relation} c JOIN {self.parent.relation} p ON {equal}"
+            f"FROM {self.child.relation} c JOIN {self.parent.relation} p ON {self.equal}"
         )
 
 
@@ -50,6 +51,7 @@ def find_parents(
     """Edges of every foreign key between tables of the graph, in the store's order."""
     graph = {table.table.name: table for table in tables if table.table.graph}
     edges: list[Edges] = []
+    parts: dict[tuple[int, str], KeyPart] = {}
     problems: list[HeadwaterError] = []
     for child in graph.values():
         for key in child.table.every_key():
@@ -62,17 +64,42 @@ def find_parents(
                     null = " OR ".join(f"c{child.slot(column)} IS NULL" for column in key.columns)
                     query = f"SELECT count(*) FROM {child.relation} WHERE {null}"
                     null_count = count_rows(connection, query)
-                    edges.append(Edges(child, parent, key, len(edges), null_count))
+                    equal, note = _equal(connection, key, child, parent, parts)
+                    edges.append(Edges(child, parent, key, len(edges), null_count, equal, note))
     raise_together(problems)
     return edges
 
 
-def _equal(child: CanonicalTable, column: str, parent: CanonicalTable, reference: str) -> str:
+def _equal(
+    connection: Connection,
+    key: ForeignKey,
+    child: CanonicalTable,
+    parent: CanonicalTable,
+    known: dict[tuple[int, str], KeyPart],
+) -> tuple[str, str]:
+    """SQL of whether a child names a parent, and a note on keys that might.
+
+    known: the parts of keys by table and column, which are added to."""
+    for table, names in ((child, key.columns), (parent, key.references)):
+        for name in names:
+            if (table.index, name) not in known:
+                known[table.index, name] = table.key_part(connection, name)
+    own = [known[child.index, name] for name in key.columns]
+    other = [known[parent.index, name] for name in key.references]
+    equality = settle_equality(connection, own, other)
+    parts = zip(own, other, equality.alike, strict=True)
+    equal = " AND ".join(_equal_part(c, p, alike) for c, p, alike in parts)
+    name = f"{child.table.name}.{'+'.join(key.columns)}"
+    return equal, left_out_note(connection, name, own, parent.table.name, other, equality)
+
+
+def _equal_part(child: KeyPart, parent: KeyPart, alike: frozenset[Alike]) -> str:
     """SQL of an equality whose sides are of one type."""
-    left, right = child.slot(column), parent.slot(reference)
-    if child.types[left] == parent.types[right] and child.types[left] in DIRECT_TYPES:
-        return f"c.c{left} = p.c{right}"
-    return f"{child.key_text(column, 'c')} = {parent.key_text(reference, 'p')}"
+    ours, theirs = child.text("c.", alike), parent.text("p.", alike)
+    is_plain = ours == child.text("c.", NOTHING) and theirs == parent.text("p.", NOTHING)
+    if is_plain and child.type == parent.type and child.type in DIRECT_TYPES:
+        return f"{child.value('c.')} = {parent.value('p.')}"
+    return f"{ours} = {theirs}"
 
 
 def _check_unique(

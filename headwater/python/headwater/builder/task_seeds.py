@@ -20,9 +20,9 @@ from headwater.metadata.from_json import shortened
 from headwater.metadata.parts import MICROSECONDS, SPLITS, ColumnRef, ForeignKey, Task
 from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows, one_row
-from headwater.sources.source import literal, quote
+from headwater.sources.key_values import KeyPart, alike_by_type, key_part, settle_equality
+from headwater.sources.source import SourceColumn, literal, quote
 from headwater.sources.value_sql import (
-    INTEGER_TEXT,
     INTEGER_TYPES,
     NAIVE_TYPES,
     ZONED_TYPE,
@@ -412,9 +412,6 @@ class _SeedMaker:
         for name, part in zip(self.task.anchor_key or parts, parts, strict=True):
             sql, type_name = self.column(piece, name, "anchor_key")
             direct = type_name in INTEGER_TYPES and self.integer_key(part)
-            if type_name == "VARCHAR" and self.anchor.types[self.anchor.slot(part)] == "BIGINT":
-                # An integer that went through a float column; no other key of the table is '42.0'.
-                sql = f"regexp_replace({sql}, '^({INTEGER_TEXT[1:-1]})[.]0$', '\\1')"
             found.append(f"CAST({sql} AS BIGINT)" if direct else canonical_text(sql, type_name))
         return found
 
@@ -481,15 +478,28 @@ class _SeedMaker:
             return "NULL::BIGINT"
         return f"CASE WHEN obs_time < {FOREVER_US - window} THEN obs_time + {window} END"
 
+    def equal(self, pieces: str) -> str:
+        """SQL: whether a row `s` of the pieces names an anchor `p`, as a foreign key would."""
+        parts = self.anchor_columns
+        if all(map(self.integer_key, parts)):
+            return " AND ".join(f"s.k{i} = p.c{self.anchor.slot(c)}" for i, c in enumerate(parts))
+        own = [self.key_part(pieces, i) for i in range(len(parts))]
+        other = [self.anchor.key_part(self.connection, part) for part in parts]
+        found = zip(own, other, settle_equality(self.connection, own, other).alike, strict=True)
+        return " AND ".join(f"{s.text('s.', way)} = {p.text('p.', way)}" for s, p, way in found)
+
+    def key_part(self, pieces: str, place: int) -> KeyPart:
+        """A part of the key by which the pieces name anchors."""
+        name = (self.task.anchor_key or self.anchor_columns)[place]
+        types = [self.column(piece, name, "anchor_key")[1] for piece in self.pieces()]
+        stated = frozenset.union(*(alike_by_type(SourceColumn(name, kind)) for kind in types))
+        kind = "BIGINT" if self.integer_key(self.anchor_columns[place]) else "VARCHAR"
+        value = f"k{place}"
+        return key_part(self.connection, f"({pieces})", lambda a: a + value, kind, stated)
+
     def match(self, pieces: str) -> None:
         """Find anchor rows and settle why a row is no seed, in `labels.matched`."""
-        parts = self.anchor_columns
-        equal = " AND ".join(
-            f"s.k{i} = p.c{self.anchor.slot(part)}"
-            if self.integer_key(part)
-            else f"s.k{i} = {self.anchor.key_text(part, 'p')}"
-            for i, part in enumerate(parts)
-        )
+        parts, equal = self.anchor_columns, self.equal(pieces)
         at = self.anchor.time("p.") if self.anchor.temporal else "NULL::BIGINT"
         if self.task.observation_time_column is not None:
             obs = "s.obs"

@@ -60,6 +60,12 @@ MARKED_TEXT = "'{0}({1})[)]?{0}'".format(
     ),
 )
 UUID_LENGTH_MIN = 32
+KEY_BYTES_MAX = 32  # of a key; longer bytes are pictures and the like, which nobody counts
+BLOB_MEASURES = {
+    "value_count": "count(v)",
+    "distinct_count": f"count(DISTINCT CASE WHEN octet_length(v) <= {KEY_BYTES_MAX} THEN v END)",
+    "mean_length": "coalesce(avg(octet_length(v)), 0)",
+}
 MARKED_LENGTH_MAX = 40  # of the shortest text, if any may be a marked number
 BOOLEAN_LENGTH_MAX = 5  # of a word
 # Of texts `v`, asked first: cheap, and most of them rule out the dear ones.
@@ -247,9 +253,9 @@ def _number_measures(number: str) -> dict[str, str]:
 
 def _typed_measures(column: SourceColumn) -> dict[str, str]:
     """Measures of values that are not texts."""
-    text = canonical_text("v", column.type)
     if column.type == "BLOB":
-        text = "CAST(octet_length(v) AS VARCHAR)"
+        return BLOB_MEASURES
+    text = canonical_text("v", column.type)
     zero_one = f"count(*) FILTER (WHERE {text} IN ('0', '1'))"
     measures = {
         "value_count": "count(v)",

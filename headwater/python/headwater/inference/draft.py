@@ -38,7 +38,8 @@ from headwater.metadata.review import (
 )
 from headwater.metadata.schema import Schema
 from headwater.notebook import listed
-from headwater.sources.source import SourceTable
+from headwater.sources.key_values import KeyPart
+from headwater.sources.source import Alike, SourceTable
 from headwater.sources.value_sql import (
     canonical_text,
     category_text,
@@ -104,6 +105,8 @@ class TableDraft:
     plan: str | None = None  # a later time that its rows are written for
     zone_columns: tuple[str, ...] = ()  # that name the zone of its local times
     checks: list[Check] = field(default_factory=list)
+    key_parts: dict[str, KeyPart] = field(default_factory=dict)  # columns that were asked for
+    alike: dict[str, frozenset[Alike]] = field(default_factory=dict)  # held equal by drafted keys
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from itertools import combinations
 
 from headwater.facts.names import own_key_score, reference_score
 from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.near_misses import hold_alike, say_near_misses
 from headwater.inference.overlaps import Overlap, key_text, measure_overlap
 from headwater.inference.references import (
     CONTAINED,
@@ -27,6 +28,7 @@ from headwater.inference.references import (
 from headwater.metadata.parts import ColumnRef, ForeignKey
 from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, count_rows
+from headwater.sources.key_values import is_text_type
 from headwater.sources.value_sql import INTEGER_TYPES
 
 PREFIX_MAX = 4  # columns of a composite key
@@ -114,8 +116,10 @@ def _take_declared(table: TableDraft) -> None:
 def _may_be_key(table: TableDraft, column: ColumnDraft) -> bool:
     facts, source = column.facts, table.source.columns[table.slot(column.name)]
     whole = facts.integer_count == facts.value_count or facts.number_count < facts.value_count
-    is_kind = source.type in (*INTEGER_TYPES, "VARCHAR", "UUID", "UBIGINT", "HUGEINT") or (
-        source.type.startswith("DECIMAL") and whole
+    is_kind = (
+        is_text_type(source.type)
+        or source.type in (*INTEGER_TYPES, "UBIGINT", "HUGEINT")
+        or (source.type.startswith("DECIMAL") and whole)
     )
     is_text = source.type == "VARCHAR"
     if is_text and facts.mostly(facts.number_count) and not whole:
@@ -180,8 +184,7 @@ def draft_foreign_keys(connection: Connection, tables: Sequence[TableDraft]) -> 
         (table, column)
         for table in tables
         for column in table.columns
-        if column.foreign_key is None
-        and not any(column.name in key.columns for key in table.foreign_keys)
+        if not _refers(table, column)
     ]
     # Of tables with one key in common, the one whose name the key has is referred to.
     for table, column in sorted(open_columns, key=lambda entry: _is_own_key(*entry)):
@@ -194,8 +197,15 @@ def draft_foreign_keys(connection: Connection, tables: Sequence[TableDraft]) -> 
                 f"foreign key to {column.foreign_key} is inferred {column.reason}", Cost.LINKS
             )
     _infer_composites(connection, tables)
+    hold_alike(connection, tables)
+    say_near_misses(connection, search, [found for found in open_columns if not _refers(*found)])
     for table in tables:
         _say_nearly_key(connection, tables, table)
+
+
+def _refers(table: TableDraft, column: ColumnDraft) -> bool:
+    """Whether a column is part of a foreign key."""
+    return any(column.name in key.columns for key in table.every_key())
 
 
 def _say_nearly_key(

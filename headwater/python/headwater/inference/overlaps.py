@@ -9,6 +9,7 @@ key has at most, by one binary search for each value. Only what may be enough is
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,14 @@ from numpy.typing import NDArray
 
 from headwater.inference.draft import TableDraft
 from headwater.sources.database import Connection, one_row
-from headwater.sources.value_sql import canonical_text
+from headwater.sources.key_values import (
+    KeyPart,
+    alike_by_type,
+    key_part,
+    settle_equality,
+)
+from headwater.sources.key_values import key_text as text_of_key
+from headwater.sources.source import Alike
 
 SAMPLE_VALUES = 1_000_000
 INDEX_VALUES = 1 << 24  # of all keys of an index: some 200 MB
@@ -44,8 +52,21 @@ class Overlap:
 
 
 def key_text(table: TableDraft, name: str, alias: str = "") -> str:
-    """SQL: a value as keys compare, NULL spellings taken out."""
-    return canonical_text(table.value(name, alias), table.kind(name))
+    """SQL: a value as keys compare, NULL spellings taken out. The columns of a drafted foreign key,
+    and those that it refers to, compare as that key does."""
+    alike = table.alike.get(name, frozenset())
+    return text_of_key(table.value(name, alias), table.kind(name), alike)
+
+
+def key_parts(connection: Connection, table: TableDraft, names: Sequence[str]) -> list[KeyPart]:
+    """Columns as the parts of a key; their values are looked at once."""
+    for name in names:
+        if name not in table.key_parts:
+            source = table.source.columns[table.slot(name)]
+            relation, value = f"raw.t{table.source.index}", functools.partial(table.value, name)
+            stated = alike_by_type(source)
+            table.key_parts[name] = key_part(connection, relation, value, source.type, stated)
+    return [table.key_parts[name] for name in names]
 
 
 def measure_overlap(
@@ -56,10 +77,14 @@ def measure_overlap(
     references: Sequence[str],
 ) -> Overlap:
     """Distinct values of a key's columns, and how many of them the parent has."""
-    values = [key_text(table, name) for name in columns]
+    own = key_parts(connection, table, columns)
+    other = key_parts(connection, parent, references)
+    ways = settle_equality(connection, own, other).alike
+    values = [part.text("", way) for part, way in zip(own, ways, strict=True)]
     selected = ", ".join(f"{value} AS k{j}" for j, value in enumerate(values))
     present = " AND ".join(f"k{j} IS NOT NULL" for j in range(len(values)))
-    keys = ", ".join(f"{key_text(parent, name)} AS k{j}" for j, name in enumerate(references))
+    theirs = [part.text("", way) for part, way in zip(other, ways, strict=True)]
+    keys = ", ".join(f"{text} AS k{j}" for j, text in enumerate(theirs))
     names = ", ".join(f"k{j}" for j in range(len(values)))
     step = max(table.column(name).facts.distinct_count for name in columns) // SAMPLE_VALUES + 1
     sampled = f" AND hash({names}) % {step} = 0" if step > 1 else ""
@@ -76,17 +101,25 @@ def measure_overlap(
 class ValueIndex:
     """Hashes of the values of keys, in one sorted array beside the numbers of their keys.
 
-    Two texts of one hash make a bound too high, never too low. Keys are numbered as they are given;
+    Two texts of one hash make a bound too high, never too low, as do texts that differ only in what
+    some keys hold equal. Keys are numbered as they are given;
     of those that together pass INDEX_VALUES the largest are left out, and have no bound.
+
+    alike: the spellings that any key may hold equal.
     """
 
-    def __init__(self, connection: Connection, keys: Sequence[tuple[TableDraft, str]]) -> None:
-        self.connection = connection
+    def __init__(
+        self,
+        connection: Connection,
+        keys: Sequence[tuple[TableDraft, str]],
+        alike: frozenset[Alike],
+    ) -> None:
+        self.connection, self.alike = connection, alike
         sizes = [table.column(name).facts.value_count for table, name in keys]
         order = np.argsort(sizes, kind="stable")
         held = order[np.cumsum(np.asarray(sizes, np.int64)[order]) <= INDEX_VALUES].tolist()
         self.is_held = np.isin(np.arange(len(keys)), held)
-        hashes = [_hashes(connection, *keys[number]) for number in held]
+        hashes = [np.unique(self._hashes(*keys[number])) for number in held]
         values = np.concatenate([np.zeros(0, np.uint64), *hashes])
         numbers = np.repeat(np.asarray(held, np.int32), [len(found) for found in hashes])
         order = np.argsort(values, kind="stable")
@@ -98,7 +131,7 @@ class ValueIndex:
         bounds = np.ones(len(self.is_held))
         if table.column(name).facts.distinct_count >= SAMPLE_VALUES:
             return bounds
-        asked = _hashes(self.connection, table, name)
+        asked = self._hashes(table, name)
         if not len(asked):
             return bounds
         found = np.zeros(len(bounds), np.int64)
@@ -114,11 +147,12 @@ class ValueIndex:
         numbers = self.numbers[np.repeat(low, count) + within]
         return np.bincount(numbers, minlength=len(self.is_held))
 
-
-def _hashes(connection: Connection, table: TableDraft, name: str) -> NDArray[np.uint64]:
-    """One hash for each distinct value of a column, in no order."""
-    found = connection.execute(
-        f"SELECT hash(k) AS h FROM (SELECT DISTINCT {key_text(table, name)} AS k "
-        f"FROM raw.t{table.source.index}) WHERE k IS NOT NULL"
-    ).fetchnumpy()["h"]
-    return np.asarray(found, np.uint64)
+    def _hashes(self, table: TableDraft, name: str) -> NDArray[np.uint64]:
+        """A hash for each distinct value of a column, in no order: one of all values that some keys
+        may hold equal."""
+        loose = text_of_key("v", table.kind(name), self.alike)
+        found = self.connection.execute(
+            f"SELECT hash({loose}) AS h FROM (SELECT DISTINCT {table.value(name)} AS v "
+            f"FROM raw.t{table.source.index}) WHERE v IS NOT NULL"
+        ).fetchnumpy()["h"]
+        return np.asarray(found, np.uint64)

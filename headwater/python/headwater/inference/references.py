@@ -25,6 +25,8 @@ from headwater.facts.names import (
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.overlaps import Overlap, ValueIndex, measure_overlap
 from headwater.sources.database import Connection
+from headwater.sources.key_values import NEARLY, alike_by_type, is_text_type
+from headwater.sources.source import Alike
 from headwater.sources.value_sql import INTEGER_TYPES
 
 KEY_LENGTH_MAX = 60  # of a text, on average
@@ -103,7 +105,8 @@ class ReferenceSearch:
         )
         indexed = [key for key in self.keys if uses[key.number] >= CANDIDATES_MIN]
         self.places = {key.number: place for place, key in enumerate(indexed)}
-        self.index = ValueIndex(connection, [(key.table, key.name) for key in indexed])
+        pairs = [(key.table, key.name) for key in indexed]
+        self.index = ValueIndex(connection, pairs, _spellings(tables))
 
     def find(self, table: TableDraft, column: ColumnDraft) -> Reference | None:
         """What a column refers to: the table that it names, then what the names say, then the
@@ -111,7 +114,11 @@ class ReferenceSearch:
         candidates = self._candidates(table, column)
         if not candidates:
             return None
-        bounds = self._bounds(table, column, candidates)
+        bounds = [
+            (candidate, share)
+            for candidate, share in self._bounds(table, column, candidates)
+            if share >= candidate.wanted
+        ]
         ranked = sorted(
             ((candidate.rank(bound), candidate) for candidate, bound in bounds),
             key=lambda entry: entry[0],
@@ -133,17 +140,18 @@ class ReferenceSearch:
     def _bounds(
         self, table: TableDraft, column: ColumnDraft, candidates: Sequence[Candidate]
     ) -> list[tuple[Candidate, float]]:
-        """Candidates that may hold enough of a column's values, and the share they hold at most."""
+        """The share of a column's values that each candidate holds at most."""
         shares = [1.0] * len(candidates)
         places = [self.places.get(candidate.key.number) for candidate in candidates]
         if sum(place is not None for place in places) >= CANDIDATES_MIN:
             found = self.index.shares(table, column.name)
             shares = [1.0 if place is None else float(found[place]) for place in places]
-        return [
-            (candidate, share)
-            for candidate, share in zip(candidates, shares, strict=True)
-            if share >= candidate.wanted
-        ]
+        return list(zip(candidates, shares, strict=True))
+
+    def candidates(self, table: TableDraft, column: ColumnDraft, share: float) -> list[Candidate]:
+        """Keys that a column may refer to and that may hold such a share of its values."""
+        bounds = self._bounds(table, column, self._candidates(table, column))
+        return [candidate for candidate, bound in bounds if bound >= share]
 
     def _candidates(self, table: TableDraft, column: ColumnDraft) -> list[Candidate]:
         """Keys that a column may refer to, in no order: those that its name speaks for, and if it
@@ -180,6 +188,16 @@ class ReferenceSearch:
             score = reference_score(table.name, name, table.name, key.name)
             if score:
                 yield Candidate(key, score, names_table(name, table.name))
+
+
+def _spellings(tables: Sequence[TableDraft]) -> frozenset[Alike]:
+    """The spellings that some keys may hold equal, and those of near misses."""
+    found = {Alike.BLANKS, *NEARLY}
+    for table in tables:
+        found.update(*(alike_by_type(column) for column in table.source.columns))
+        if any(column.facts.uuid_count for column in table.columns):
+            found.add(Alike.BYTES)
+    return frozenset(found)
 
 
 def _may_be_named(candidate: Candidate, column: ColumnDraft, *, is_own: bool) -> bool:
@@ -228,7 +246,7 @@ def joins(table: TableDraft, column: ColumnDraft) -> bool:
     if facts.number_count == facts.value_count:
         return facts.integer_count == facts.value_count
     is_time = facts.time_count == facts.value_count or source.type in ("DATE", "TIMESTAMP")
-    return source.type == "VARCHAR" and not is_time and facts.mean_length <= KEY_LENGTH_MAX
+    return is_text_type(source.type) and not is_time and facts.mean_length <= KEY_LENGTH_MAX
 
 
 def _kind_of_values(column: ColumnDraft) -> str:

@@ -25,7 +25,8 @@ from headwater.metadata.from_json import FILE_UNSAFE, is_usable
 from headwater.metadata.parts import ColumnRef, ForeignKey, Task
 from headwater.metadata.review import Check, Cost, note_text
 from headwater.sources.database import Connection, one_row
-from headwater.sources.source import quote
+from headwater.sources.key_values import is_text_type, key_text
+from headwater.sources.source import Alike, quote
 
 TASK_COUNT_MAX = 6
 FUTURE_COUNT_MAX = 2  # of these are about the future
@@ -123,7 +124,7 @@ def _window(connection: Connection, link: _Link) -> _Window | None:
     """The span in which half of the rows are named again, as nearly as may be; None if there are
     too few times, seeds or answers of one kind."""
     child, time = link.child, link.child.stamp(link.child.temporal_column or "")
-    values = [child.value(name) for name in link.key.columns]
+    values = [_key_of(child, name, child.value(name)) for name in link.key.columns]
     names = [f"k{j}" for j in range(len(values))]
     key = ", ".join(names)
     is_set = " AND ".join(f"{value} IS NOT NULL" for value in (time, *values))
@@ -165,7 +166,8 @@ def _future_task(link: _Link, window: _Window, tables: Sequence[str]) -> Task:
     columns = [*own, *(column.name for column in parent.columns)]
     target = _free(f"has_{child.name}", [*columns, at, split])
     time, source = quote(child.temporal_column or ""), quote(child.name)
-    keys = list(zip(map(quote, link.key.columns), map(quote, own), strict=True))
+    ours = [_key_of(child, name, quote(name)) for name in link.key.columns]
+    keys = list(zip(ours, map(quote, own), strict=True))
     is_set = " AND ".join(f"{name} IS NOT NULL" for name in (time, *(ours for ours, _ in keys)))
     parts = ", ".join(part for _, part in keys)
     equal = " AND ".join(f"s.{part} = n.{part}" for _, part in keys)
@@ -201,6 +203,17 @@ def _future_task(link: _Link, window: _Window, tables: Sequence[str]) -> Task:
         label_window_us=seconds * 1_000_000,
         split_column=split,
     )
+
+
+def _key_of(child: TableDraft, name: str, value: str) -> str:
+    """SQL: a value of a foreign key in one spelling, if others name the same row. Texts that are
+    whole numbers are numbers in a store."""
+    ways = child.alike.get(name, frozenset())
+    if not ways or not is_text_type(child.kind(name)):
+        return value
+    if Alike.NUMBERS in child.key_parts[name].alike:
+        ways -= {Alike.NUMBERS}
+    return key_text(f"CAST({value} AS VARCHAR)", "VARCHAR", ways) if ways else value
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

@@ -28,6 +28,7 @@ from headwater.sources.postgres_types import (
     MEASURES,
     PostgresColumn,
     Reading,
+    held_alike,
     measured_as,
     reading_of,
 )
@@ -236,30 +237,36 @@ def _choose(
 
 
 def _columns(server: _Server, relations: Sequence[_Relation]) -> dict[int, list[PostgresColumn]]:
-    """Columns by table, domains resolved to what they are made of."""
+    """Columns by table, domains resolved to what they are made of. Versions describe
+    collations by different columns, so their rows are read as JSON."""
     rows = server.rows(
         "WITH RECURSIVE resolved AS ("
         "SELECT a.attrelid, a.attnum, a.attname, a.atttypmod AS typmod, t.oid AS typid, t.typtype, "
-        "t.typbasetype, t.typtypmod "
+        "t.typbasetype, t.typtypmod, a.attcollation AS coll "
         "FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
         f"WHERE a.attrelid IN ({_oids(relations)}) AND a.attnum > 0 AND NOT a.attisdropped "
         "UNION ALL SELECT r.attrelid, r.attnum, r.attname, "
         "CASE WHEN r.typtypmod >= 0 THEN r.typtypmod ELSE r.typmod END, t.oid, t.typtype, "
-        "t.typbasetype, t.typtypmod "
+        "t.typbasetype, t.typtypmod, r.coll "
         "FROM resolved r JOIN pg_catalog.pg_type t ON t.oid = r.typbasetype WHERE r.typtype = 'd') "
         "SELECT r.attrelid::int8, r.attname::text, "
         "CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname::text ELSE '' END, "
         "r.typmod::int4, coalesce(e.typname::text, ''), "
         "ARRAY(SELECT l.enumlabel::text FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid "
-        "ORDER BY l.enumsortorder), t.typcategory = 'A' AND t.typelem <> 0 "
+        "ORDER BY l.enumsortorder), t.typcategory = 'A' AND t.typelem <> 0, t.typname::text, "
+        "coalesce((o.row->>'collisdeterministic')::bool, true), coalesce(o.row->>'colllocale', "
+        "o.row->>'colliculocale', o.row->>'collcollate', '') "
         "FROM resolved r JOIN pg_catalog.pg_type t ON t.oid = r.typid "
-        "LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem WHERE r.typtype <> 'd' "
+        "LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem "
+        "LEFT JOIN (SELECT oid, to_jsonb(c) AS row FROM pg_catalog.pg_collation c) o "
+        "ON o.oid = r.coll WHERE r.typtype <> 'd' "
         "ORDER BY r.attrelid, r.attnum"
     )
     columns: dict[int, list[PostgresColumn]] = {}
-    for oid, name, type_name, typmod, element, labels, is_array in rows:
+    for oid, name, type_name, typmod, element, labels, is_array, *equality in rows:
+        alike = held_alike(*equality)
         columns.setdefault(oid, []).append(
-            PostgresColumn(name, type_name, typmod, element, tuple(labels), is_array)
+            PostgresColumn(name, type_name, typmod, element, tuple(labels), is_array, alike)
         )
     return columns
 
@@ -323,7 +330,7 @@ def _copy(server: _Server, relation: _Relation, name: str, index: int, keys: _Ke
         if reading is AS_BYTES:
             query = f"SELECT count(*) FROM raw.t{index} WHERE contains(c{j}, chr(65533))"
             server.undecodable_count += count_rows(server.connection, query)
-    return describe_copy(
+    made = describe_copy(
         server.connection,
         name,
         index,
@@ -331,6 +338,8 @@ def _copy(server: _Server, relation: _Relation, name: str, index: int, keys: _Ke
         primary_key=keys.primary.get(relation.oid, ()),
         foreign_keys=keys.foreign.get(relation.oid, ()),
     )
+    columns = zip(made.columns, relation.columns, strict=True)
+    return replace(made, columns=tuple(replace(own, alike=c.alike) for own, c in columns))
 
 
 def _readings(server: _Server, relation: _Relation) -> list[Reading]:

@@ -11,11 +11,14 @@ dimension?): `MEASURES` are counted over a table's values before it is read.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-from headwater.sources.source import literal
+from headwater.sources.source import Alike, literal
 
+STRENGTH = re.compile(r"(?:ks-|colstrength=)(\w+)")  # in the name of a locale of ICU
+PRIMARY, SECONDARY = ("level1", "primary"), ("level2", "secondary")
 DOUBLE_DIGITS = 15  # decimal digits that survive a double
 DECIMAL_DIGITS = 38  # of DuckDB's widest DECIMAL
 
@@ -28,6 +31,7 @@ class PostgresColumn:
     element: str  # type of an array's elements
     labels: tuple[str, ...]  # of an enum
     is_array: bool
+    alike: frozenset[Alike] = frozenset()  # by its type and its collation
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,20 @@ MEASURES = {
     "interval": ("count(*) FILTER (WHERE NOT isfinite({0}))", "NULL", "NULL"),
     "array": ("count(*) FILTER (WHERE array_ndims({0}) > 1)", "NULL", "NULL"),
 }  # fmt: skip
+
+
+def held_alike(type_name: str, is_deterministic: bool, locale: str) -> frozenset[Alike]:
+    """The spellings that a type and a collation hold equal. A collation that is not deterministic
+    has them in its locale: '@colStrength=secondary' in old servers, else 'und-u-ks-level2'."""
+    found = {"citext": {Alike.CASE}, "bpchar": {Alike.BLANKS}}.get(type_name, set())
+    if not is_deterministic:
+        found.add(Alike.FORMS)
+        strength = STRENGTH.search(locale.lower())
+        level = strength[1] if strength else ""
+        keeps_case = "kc-true" in locale.lower() or "colcaselevel=yes" in locale.lower()
+        found |= {Alike.ACCENTS} if level in PRIMARY else set()
+        found |= {Alike.CASE} if level in SECONDARY + PRIMARY and not keeps_case else set()
+    return frozenset(found)
 
 
 def measured_as(column: PostgresColumn) -> str:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from headwater.errors import SourceError
@@ -40,11 +41,25 @@ Key = tuple[tuple[str, ...], str, tuple[str, ...]]  # columns, the table they re
 MESSAGE_LENGTH = 400
 
 
+class Alike(StrEnum):
+    """Ways to write a key that may be held equal (key_values.py)."""
+
+    BYTES = "bytes"  # bytes and their hexadecimal digits, a UUID in any case and with any hyphens
+    BLANKS = "blanks"  # at the end
+    AROUND = "around"  # blanks on both sides
+    NUMBERS = "numbers"  # the spellings of a number
+    FORMS = "forms"  # of Unicode
+    ACCENTS = "accents"
+    CASE = "case"
+    ASCII_CASE = "ascii case"
+
+
 @dataclass(frozen=True)
 class SourceColumn:
     name: str
     type: str  # DuckDB's name of the type in raw.t<i>
     declared: str = ""  # what the source declared, upper case; SQLite only
+    alike: frozenset[Alike] = frozenset()  # spellings that the source holds equal
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from headwater.metadata.selection import Selection
 from headwater.sources.adbc import Reader, words
 from headwater.sources.database import Connection
 from headwater.sources.source import (
+    Alike,
     Key,
     SourceColumn,
     SourceData,
@@ -64,6 +65,7 @@ class _Reading:
     sqlite: str = "{0}"
     duckdb: str = "{0}"
     length: str = ""  # of a value, in bytes, where it is not a number
+    alike: frozenset[Alike] = frozenset()  # spellings that such keys hold equal
 
 
 _LENGTH = "coalesce(octet_length({0}), 0)"
@@ -75,7 +77,8 @@ _DECODED = (
 _INTEGER = _Reading("BIGINT", "0")
 _REAL = _Reading("DOUBLE", "0.0")
 _TEXT = _Reading("VARCHAR", "''", duckdb=_DECODED, length=_LENGTH)
-_BLOB = _Reading("VARCHAR", "x''", duckdb="lower(hex({0}))", length=_LENGTH)
+_BYTES = frozenset({Alike.BYTES})
+_BLOB = _Reading("VARCHAR", "x''", duckdb="lower(hex({0}))", length=_LENGTH, alike=_BYTES)
 _MIXED = _Reading(
     "VARCHAR",
     "''",
@@ -83,6 +86,7 @@ _MIXED = _Reading(
     duckdb=_DECODED,
     length=f"2 * {_LENGTH}",
 )
+_COLLATED = {1: Alike.ASCII_CASE, 2: Alike.BLANKS}  # NOCASE and RTRIM
 _WIDE = f"typeof({{0}}) = 'integer' AND {{0}} NOT BETWEEN -{2**53} AND {2**53}"
 
 
@@ -238,13 +242,14 @@ class _Table:
             raise SourceError(f"table '{self.name}' has no columns")
         names = [quote(row[0]) for row in info]
         readings, row_bytes = self.readings(names)
+        alike = self.collations(names)
         return SourceTable(
             name=self.name,
             index=index,
             row_count=self.copy(index, names, readings, row_bytes),
             columns=tuple(
-                SourceColumn(row[0], reading.type, row[2].upper())
-                for row, reading in zip(info, readings, strict=True)
+                SourceColumn(row[0], reading.type, row[2].upper(), reading.alike | ways)
+                for row, reading, ways in zip(info, readings, alike, strict=True)
             ),
             primary_key=_primary_key(info),
             foreign_keys=tuple(self.foreign_keys(tables)),
@@ -257,6 +262,24 @@ class _Table:
         rows = min(BATCH_ROWS, BATCH_CELLS // columns, BATCH_BYTES // row_bytes)
         options = {BATCH_OPTION: str(max(rows, 1))}
         return self.file.stream(query, f"table '{self.name}'", EXCLUDING, options)
+
+    def collations(self, names: list[str]) -> list[frozenset[Alike]]:
+        """The spellings that each column's collation holds equal, by two comparisons, as SQLite
+        lists only collations of indexed columns. If one of them is known only to its application,
+        each column is compared alone."""
+        selected = ", ".join(f"{name} AS c{j}" for j, name in enumerate(names))
+        texts = ", ".join(["'a'"] * len(names))
+        shown = ", ".join(f"(c{j} = 'A') + 2 * (c{j} = 'a ')" for j in range(len(names)))
+        query = f"SELECT {selected} FROM {quote(self.name)} WHERE false UNION ALL SELECT {texts}"
+        try:
+            (row,) = self.rows(f"SELECT {shown} FROM ({query})")
+        except SourceError:
+            if len(names) == 1:
+                return [frozenset()]
+            return [self.collations([name])[0] for name in names]
+        return [
+            frozenset(way for bit, way in _COLLATED.items() if int(found) & bit) for found in row
+        ]
 
     def measure(self, expressions: list[str], folded: list[str]) -> list[int]:
         """What DuckDB folds of what SQLite says of every row, as c0, c1, ...; 0 for only NULL."""
