@@ -14,7 +14,7 @@ INSTALL := pip install --quiet --no-compile # Python compiles a module when it i
 
 C_FILES := $(wildcard headwater/include/*.h headwater/src/*/*.[ch])
 HEADWATER := $(C_FILES) $(wildcard headwater/python/headwater/*) headwater/pyproject.toml \
-             $(wildcard headwater/python/headwater/*/*.py) \
+             $(wildcard headwater/python/headwater/*/*.py headwater/python/headwater/*/*/*.py) \
              $(wildcard headwater/meson.build headwater/meson.options headwater/LICENSE)
 CONFLUENCE := $(wildcard confluence/confluence/* confluence/confluence/*/*) $(wildcard confluence/src/*.[ch]) \
               confluence/pyproject.toml confluence/meson.build confluence/meson.options confluence/LICENSE

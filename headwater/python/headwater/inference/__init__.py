@@ -2,10 +2,9 @@
 
 By concern, in this order, from the facts of each column (`headwater/facts`):
 
-    keys.py    primary and foreign keys, declared or inferred, with measured overlap; with
-               overlaps.py    how many values of a column a key has
-               references.py  which key a column refers to
-    types.py   a semantic type for each column
+    links      primary and foreign keys, declared or inferred
+    types.py   a semantic type for each column; with
+               clocks.py      numbers that count times from an epoch
     times.py   when a row comes into being; with
                zones.py          the zones of times that have none written
                computed_times.py times that must be computed, as of a year and a month; computed.py

@@ -15,8 +15,10 @@ from headwater.inference.clocks import read_counts
 from headwater.inference.computed import drop_computed
 from headwater.inference.computed_times import draft_computed_times, lowest_first, say_years
 from headwater.inference.draft import ColumnDraft, Draft, TableDraft
-from headwater.inference.keys import draft_foreign_keys, draft_primary_key, settle_formats
 from headwater.inference.known_later import draft_known_at
+from headwater.inference.links.keys import draft_foreign_keys, draft_primary_key, settle_formats
+from headwater.inference.links.typed_references import draft_typed_references
+from headwater.inference.links.value_tables import draft_value_tables, drop_value_tables
 from headwater.inference.parent_times import (
     check_late_parents,
     newer_parents,
@@ -31,9 +33,7 @@ from headwater.inference.suggestions import (
 from headwater.inference.task_drafts import draft_tasks
 from headwater.inference.times import draft_doubtful_time, draft_times
 from headwater.inference.totals import draft_totals, drop_last_times
-from headwater.inference.typed_references import draft_typed_references
 from headwater.inference.types import draft_type, key_type
-from headwater.inference.value_tables import draft_value_tables, drop_value_tables
 from headwater.inference.zones import find_zone, read_local_times
 from headwater.metadata.check import csv_formats
 from headwater.metadata.review import Check, Cost

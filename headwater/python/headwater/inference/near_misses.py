@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.overlaps import key_parts
-from headwater.inference.references import Key, ReferenceSearch
+from headwater.inference.links.overlaps import key_parts
+from headwater.inference.links.references import Key, ReferenceSearch
 from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, one_row
 from headwater.sources.key_values import (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import table_words
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.overlaps import key_text
+from headwater.inference.links.overlaps import key_text
 from headwater.metadata.parts import ColumnRef, ForeignKey
 from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, one_row

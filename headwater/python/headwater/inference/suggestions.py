@@ -26,7 +26,7 @@ from itertools import combinations
 from headwater.facts.names import stems_of
 from headwater.inference.computed import name_sql
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.overlaps import key_text, measure_overlap
+from headwater.inference.links.overlaps import key_text, measure_overlap
 from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import literal

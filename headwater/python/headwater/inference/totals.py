@@ -28,7 +28,7 @@ from headwater.facts.association import correlation, rank
 from headwater.facts.names import singular, table_words, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.known_later import STATES, is_counter, propose, withdraw
-from headwater.inference.overlaps import key_text
+from headwater.inference.links.overlaps import key_text
 from headwater.inference.parent_times import has_own_time
 from headwater.metadata.parts import ForeignKey, Known
 from headwater.metadata.review import Cost

@@ -14,7 +14,7 @@ from headwater.inference import draft as drafting
 from headwater.inference import overlaps, references
 from headwater.inference.draft import Draft
 from headwater.inference.infer import draft_schema, draft_source
-from headwater.inference.overlaps import ValueIndex, measure_overlap
+from headwater.inference.links.overlaps import ValueIndex, measure_overlap
 from headwater.metadata import review
 from headwater.sources.database import open_database
 from headwater.sources.open import load_source

@@ -23,7 +23,7 @@ from headwater.facts.names import (
     words_of,
 )
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.overlaps import Overlap, ValueIndex, measure_overlap
+from headwater.inference.links.overlaps import Overlap, ValueIndex, measure_overlap
 from headwater.sources.database import Connection
 from headwater.sources.key_values import NEARLY, alike_by_type, is_text_type
 from headwater.sources.source import Alike

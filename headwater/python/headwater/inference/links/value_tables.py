@@ -18,8 +18,8 @@ from itertools import combinations
 from headwater.facts.measure import column_facts
 from headwater.facts.names import ID_WORDS, ROW_WORDS, names_table, stems_of, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.overlaps import key_text, measure_overlap
-from headwater.inference.references import DENSITY_MAX, density, joins
+from headwater.inference.links.overlaps import key_text, measure_overlap
+from headwater.inference.links.references import DENSITY_MAX, density, joins
 from headwater.metadata.parts import ColumnRef
 from headwater.metadata.review import Cost
 from headwater.notebook import listed

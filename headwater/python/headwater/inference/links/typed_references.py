@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from headwater.facts.names import ID_WORDS, names_table, singular, stems_of, words_of
 from headwater.inference.computed import add_computed, name_sql
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.overlaps import key_text
-from headwater.inference.references import joins
+from headwater.inference.links.overlaps import key_text
+from headwater.inference.links.references import joins
 from headwater.metadata.parts import ColumnRef
 from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, one_row

@@ -16,15 +16,15 @@ from itertools import combinations
 
 from headwater.facts.names import own_key_score, reference_score
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.near_misses import hold_alike, say_near_misses
-from headwater.inference.overlaps import Overlap, key_text, measure_overlap
-from headwater.inference.references import (
+from headwater.inference.links.overlaps import Overlap, key_text, measure_overlap
+from headwater.inference.links.references import (
     CONTAINED,
     KEY_LENGTH_MAX,
     NAMED_SHARE,
     Key,
     ReferenceSearch,
 )
+from headwater.inference.near_misses import hold_alike, say_near_misses
 from headwater.metadata.parts import ColumnRef, ForeignKey
 from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, count_rows
