@@ -33,6 +33,7 @@ FUTURE_COUNT_MAX = 2  # of these are about the future
 LINKS_MAX = 8  # foreign keys that are tried for them
 DAY_S = 86_400
 WINDOW_DAYS = (1, 7, 30, 90, 365, 1825)  # the span that is asked about
+NAMED_MAX, KEYS_MIN = 200_000, 2_000  # rows that are looked at, by a hash of the keys they name
 ASKED_MIN, ASKED_MAX = 4, 12  # times at which it is asked, each a span before the next
 SEEDS_MIN, SEEDS_MAX = 100, 100_000
 CLASS_MIN = 20  # of these seeds, at least, are of either answer
@@ -129,11 +130,15 @@ def _window(connection: Connection, link: _Link) -> _Window | None:
     key = ", ".join(names)
     is_set = " AND ".join(f"{value} IS NOT NULL" for value in (time, *values))
     rows = f"raw.t{child.source.index} WHERE {is_set}"
+    step = max(
+        1, min(child.source.row_count // NAMED_MAX, link.parent.source.row_count // KEYS_MIN)
+    )
+    sampled = f" AND hash({', '.join(values)}) % {step} = 0" if step > 1 else ""
     until = f"(SELECT epoch(date_trunc('day', max({time}))) + {DAY_S} FROM {rows})"
     connection.execute(  # the days on which each is named, counted back from the newest
         "CREATE OR REPLACE TEMP TABLE named_days AS SELECT DISTINCT "
         f"{', '.join(f'{value} AS {k}' for value, k in zip(values, names, strict=True))}, "
-        f"CAST(ceil(({until} - epoch({time})) / {DAY_S}) AS BIGINT) AS d FROM {rows}"
+        f"CAST(ceil(({until} - epoch({time})) / {DAY_S}) AS BIGINT) AS d FROM {rows}{sampled}"
     )
     found: list[_Window] = []
     for days in WINDOW_DAYS:
@@ -147,7 +152,7 @@ def _window(connection: Connection, link: _Link) -> _Window | None:
             f"(SELECT count(*) FROM spans JOIN named USING ({key}) "
             f"WHERE back < oldest AND back <= {ASKED_MAX})",
         )
-        asked = min((spans or 0) - 1, ASKED_MAX)
+        asked, seeds, count = min((spans or 0) - 1, ASKED_MAX), (seeds or 0) * step, count * step
         if asked >= ASKED_MIN and seeds >= SEEDS_MIN:
             fewer = min(count, seeds - count)
             if fewer >= max(CLASS_MIN, RATE_MIN * seeds):

@@ -36,6 +36,7 @@ from headwater.sources.database import Connection, one_row
 from headwater.sources.source import literal
 
 ROWS_MAX = 20_000  # of a table that are compared, by a hash of their keys
+BELOW_MAX, FEW_ROWS = 200_000, 2_000  # of the rows below, if so many of the table are left
 ROWS_MIN = 20  # that must have a value
 PROVEN = 0.97  # of the rows with a value have that of the rows that refer to them
 PARTLY = 0.6  # are enough if there are many values, as some rows may not be counted
@@ -304,7 +305,9 @@ def _measure(
     """
     names, keys = _keys(table, below)
     totals, selected = made
-    step = table.source.row_count // ROWS_MAX + 1
+    count = table.source.row_count
+    fewer = min(below.table.source.row_count // BELOW_MAX, count // FEW_ROWS)
+    step = max(count // ROWS_MAX + 1, fewer)
     key = ", ".join(names)
     sampled = f" WHERE hash({key}) % {step} = 0" if step > 1 else ""
     shown = ", ".join(f"{table.typed_value(c.name, 'a.')} AS s{j}" for j, c in enumerate(columns))
