@@ -128,17 +128,20 @@ def _window(connection: Connection, link: _Link) -> _Window | None:
     values = [_key_of(child, name, child.value(name)) for name in link.key.columns]
     names = [f"k{j}" for j in range(len(values))]
     key = ", ".join(names)
-    is_set = " AND ".join(f"{value} IS NOT NULL" for value in (time, *values))
-    rows = f"raw.t{child.source.index} WHERE {is_set}"
+    is_set = " AND ".join(f"{value} IS NOT NULL" for value in values)
     step = max(
         1, min(child.source.row_count // NAMED_MAX, link.parent.source.row_count // KEYS_MIN)
     )
     sampled = f" AND hash({', '.join(values)}) % {step} = 0" if step > 1 else ""
-    until = f"(SELECT epoch(date_trunc('day', max({time}))) + {DAY_S} FROM {rows})"
+    selected = [f"{value} AS {k}" for value, k in zip(values, names, strict=True)]
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE named_times AS SELECT {', '.join(selected)}, "
+        f"epoch({time}) AS t FROM raw.t{child.source.index} WHERE {is_set}{sampled}"
+    )
+    until = f"(SELECT floor(max(t) / {DAY_S}) * {DAY_S} + {DAY_S} FROM named_times)"
     connection.execute(  # the days on which each is named, counted back from the newest
-        "CREATE OR REPLACE TEMP TABLE named_days AS SELECT DISTINCT "
-        f"{', '.join(f'{value} AS {k}' for value, k in zip(values, names, strict=True))}, "
-        f"CAST(ceil(({until} - epoch({time})) / {DAY_S}) AS BIGINT) AS d FROM {rows}{sampled}"
+        f"CREATE OR REPLACE TEMP TABLE named_days AS SELECT DISTINCT {key}, "
+        f"CAST(ceil(({until} - t) / {DAY_S}) AS BIGINT) AS d FROM named_times WHERE t IS NOT NULL"
     )
     found: list[_Window] = []
     for days in WINDOW_DAYS:
