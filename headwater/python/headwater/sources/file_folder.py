@@ -20,6 +20,7 @@ from headwater.notebook import listed
 from headwater.sources.csv_detection import detect_csv
 from headwater.sources.csv_files import copy_csv, csv_name, is_csv, scan_of_csv
 from headwater.sources.database import Connection
+from headwater.sources.first_bytes import check_first_bytes
 from headwater.sources.relbench import declare_keys, draft_tasks, holds_relbench
 from headwater.sources.source import SourceData, SourceTable, literal, view_scan
 
@@ -57,6 +58,7 @@ def load_folder(
     tables = []
     for index, (name, files) in enumerate(chosen):
         tell(name)
+        files = [check_first_bytes(file) for file in files]
         if files[0].suffix == ".parquet":
             tables.append(view_scan(connection, name, index, _scan_of_parquet(files)))
         else:
