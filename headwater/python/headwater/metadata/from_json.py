@@ -168,6 +168,8 @@ class Reader:
             null_values=self.strings(entry, "null_values", where),
             decimal=self.word(entry, "decimal", where, (".", ",")) or ".",
             skip=skip,
+            short_rows=self.flag(entry, "short_rows", where, default=False),
+            leave_out=self.strings(entry, "leave_out", where),
         )
         if marks["delimiter"] == "" or found.delimiter in (found.quote, found.decimal):
             self.problems.append(

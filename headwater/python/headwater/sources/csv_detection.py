@@ -47,10 +47,16 @@ def detect_csv(connection: Connection, files: Sequence[Path]) -> tuple[CsvFormat
     rows = read_rows(connection, path, form, ROWS)
     if not rows:
         return form, notes
-    header = _has_header(rows)
+    # A header stands again where exports are joined.
+    rows = rows[:1] + [row for row in rows[1:] if row != rows[0]]
+    width = _width(rows)
+    if any(len(row) > width for row in rows):
+        notes.append(f"rows of '{path.name}' end with a delimiter, which makes no column")
+    header = _has_header([_of_width(row, width) for row in rows])
     form = replace(form, header=header)
-    if header and len(_sound_names(rows[0])) < len(rows[0]):
-        form = replace(form, columns=_column_names(rows[0]))
+    if header and (len(_sound_names(rows[0])) < len(rows[0]) or width > len(rows[0])):
+        names = _column_names(_of_width(rows[0], width))
+        form = replace(form, columns=names, short_rows=width > len(rows[0]))
     body = rows[header:]
     if form.delimiter != "," and _has_decimal_comma(body):
         form = replace(form, decimal=",")
@@ -88,12 +94,24 @@ def _quote(lines: Sequence[str]) -> str:
     return "'" if len(quoted) > len(lines) // 2 else '"'
 
 
+def _width(rows: list[list[str]]) -> int:
+    """The fields of the widest row. DuckDB takes one empty field more in any row."""
+    count = len(rows[0])
+    widest = max(len(_without_empty_end(row)) for row in rows)
+    return max(map(len, rows)) if widest <= count < max(map(len, rows)) - 1 else count
+
+
+def _of_width(row: list[str], width: int) -> list[str]:
+    return row[:width] + [""] * (width - len(row))
+
+
 def _shape(connection: Connection, path: Path, form: CsvFormat) -> CsvFormat:
     """Delimiter and lines to skip: those by which most rows have one number of fields above 1."""
     best, best_score = form, (0.0, 0)
     for delimiter in DELIMITERS:
         tried = replace(form, delimiter=delimiter)
-        widths = [len(row) for row in read_rows(connection, path, tried, ROWS)]
+        rows = read_rows(connection, path, tried, ROWS)
+        widths = [len(row) for row in rows]
         if not widths:
             return form
         width, count = Counter(widths).most_common(1)[0]
@@ -101,15 +119,50 @@ def _shape(connection: Connection, path: Path, form: CsvFormat) -> CsvFormat:
             continue
         share = count / len(widths)
         if (round(share, 2), width) > best_score:
-            skip = next(j for j, found in enumerate(widths) if found == width)
-            skip = skip if skip <= SKIP_MAX and len(widths) > 2 * skip else 0
-            best, best_score = replace(tried, skip=skip), (round(share, 2), width)
+            best, best_score = replace(tried, skip=_skipped(rows, width)), (round(share, 2), width)
     return best
+
+
+def _skipped(rows: list[list[str]], width: int) -> int:
+    """Lines before the table, which begins with the first row as wide as most, or with a header
+    before that."""
+    first = next(j for j, row in enumerate(rows) if len(row) == width)
+    if first > SKIP_MAX or len(rows) <= 2 * first:
+        return 0
+    return next((j for j in range(first) if _is_ragged_header(rows[j:], rows[first:])), first)
+
+
+def _is_ragged_header(rows: list[list[str]], rest: list[list[str]]) -> bool:
+    """Whether the first row names the columns of the others, though it has fewer fields, as each of
+    them ends with a delimiter, or more, as they lack their last fields.
+
+    rest: from the first row on that is as wide as most; it begins with no header of its own."""
+    header, body = rows[0], rows[1:]
+    names = header[: len(_without_empty_end(header))]
+    if len(names) < 2 or len(_sound_names(names)) < len(names) or _has_values(header):
+        return False
+    if any(_without_empty_end(row[len(header) :]) for row in body):
+        return False
+    columns = zip(*[row for row in rest[1:] if len(row) == len(rest[0])], strict=True)
+    is_header = any(_header_score(*pair) >= 2 for pair in zip(rest[0], columns, strict=False))
+    return _has_values(rest[0]) or not is_header
+
+
+def _without_empty_end(row: list[str]) -> list[str]:
+    """The fields of a row up to the last that is not empty."""
+    count = len(row)
+    while count and not row[count - 1].strip():
+        count -= 1
+    return row[:count]
+
+
+def _has_values(row: list[str]) -> bool:
+    return any(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) for cell in row)
 
 
 def _has_header(rows: list[list[str]]) -> bool:
     first, body = rows[0], rows[1:]
-    if any(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) for cell in first):
+    if _has_values(first):
         return False
     columns = zip(*[row for row in body if len(row) == len(first)], strict=True)
     score = sum(map(_header_score, first, columns), 0.0)

@@ -17,6 +17,7 @@ import gzip
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -25,7 +26,7 @@ from headwater.errors import SourceError
 from headwater.files import regular
 from headwater.metadata.parts import CsvFormat
 from headwater.sources.database import Connection, memory_bytes, one_row
-from headwater.sources.source import SourceTable, copy_scan, literal
+from headwater.sources.source import SourceTable, copy_scan, literal, quote
 
 CSV_SUFFIXES = (".csv", ".tsv", ".dat")
 PACKED_SUFFIXES = ("", ".gz", ".zst")
@@ -34,6 +35,7 @@ CSV_BUFFER_LINES = 2  # lines of that size that have room in a buffer
 CSV_MEMORY_SHARE = 16  # a line takes at most this part of DuckDB's memory
 CHUNK_BYTES = 1 << 20
 SHOWN_CHARACTERS = 60
+SHORT_ROWS_SHOWN = 1_000  # whose texts are looked at
 
 
 def is_csv(path: Path) -> bool:
@@ -58,7 +60,8 @@ def copy_csv(
     try:
         scan = scan_of_csv(connection, files, form, copies)
         try:
-            return copy_scan(connection, name, index, scan)
+            table = copy_scan(connection, name, index, scan)
+            return replace(table, notes=_rows_notes(connection, name, files, form, copies))
         except SourceError as error:
             kinds = (duckdb.InvalidInputException, duckdb.NotImplementedException)
             if not isinstance(error.__cause__, kinds):
@@ -73,18 +76,118 @@ def scan_of_csv(
 ) -> str:
     """The table function that reads CSV files of one description, as SQL."""
     copies = copies or _Copies(connection, form)
-    names = ", ".join(literal(str(copies.utf8(file))) for file in files)
-    columns = ", ".join(
-        f"{literal(name)}: 'VARCHAR'" for name in _column_names(connection, files, form)
-    )
+    names = _column_names(connection, files, form)
+    scan = _read_csv(connection, files, form, copies, names)
+    if not form.leave_out:
+        return scan
+    listed = ", ".join(map(literal, form.leave_out))
+    return f"(SELECT * FROM {scan} WHERE coalesce({quote(names[0])}, '') NOT IN ({listed}))"
+
+
+def _read_csv(
+    connection: Connection,
+    files: Sequence[Path],
+    form: CsvFormat,
+    copies: _Copies,
+    names: Sequence[str],
+    options: str | None = None,
+) -> str:
+    """SQL that reads every row; options: of DuckDB, each with a comma behind it, in place of those
+    for short rows."""
+    if options is None:
+        # The parallel reader takes no short rows if a quoted field has several lines.
+        options = "null_padding = true, parallel = false, " if form.short_rows else ""
+    listed = ", ".join(literal(str(copies.utf8(file))) for file in files)
+    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     nulls = ", ".join(literal(text) for text in ("", *form.null_values))
     return (
-        f"read_csv([{names}], auto_detect = false, header = {str(form.header).lower()}, "
+        f"read_csv([{listed}], auto_detect = false, header = {str(form.header).lower()}, "
         f"delim = {literal(form.delimiter)}, quote = {literal(form.quote)}, "
         f"escape = {literal(form.escape if form.quote else '')}, skip = {form.skip}, "
         f"nullstr = [{nulls}], allow_quoted_nulls = false, "
-        f"hive_partitioning = false, {_limits(connection)}, columns = {{{columns}}})"
+        f"hive_partitioning = false, {options}{_limits(connection)}, columns = {{{columns}}})"
     )
+
+
+@dataclass(frozen=True)
+class ShortRows:
+    """Rows that lack their last fields."""
+
+    count: int
+    path: Path
+    line: int  # of the first of them
+    texts: tuple[str, ...]  # of the first ones
+    has_others: bool  # rows with another fault
+
+    def note(self) -> str:
+        verb = "row lacks its" if self.count == 1 else "rows lack their"
+        return (
+            f"{self.count:,} {verb} last fields, which are NULL (the first in line {self.line:,} "
+            f"of '{self.path.name}')"
+        )
+
+
+def find_short_rows(
+    connection: Connection, files: Sequence[Path], form: CsvFormat, copies: _Copies | None = None
+) -> ShortRows | None:
+    """The rows that lack their last fields, by a pass over the files."""
+    copies, is_own = copies or _Copies(connection, form), copies is None
+    options = (
+        "ignore_errors = true, store_rejects = true, rejects_table = 'hw_rows', "
+        "rejects_scan = 'hw_scans', "
+    )
+    names = _column_names(connection, files, form)
+    try:
+        scan = _read_csv(connection, files, form, copies, names, options)
+        connection.execute(f"SELECT count(*) FROM {scan}").fetchall()
+        count, others = one_row(
+            connection,
+            "SELECT count(DISTINCT (file_id, line)), "
+            "count(*) FILTER (WHERE error_type <> 'MISSING COLUMNS') FROM hw_rows",
+        )
+        rows = connection.execute(
+            "SELECT DISTINCT file_id, line, file_path, csv_line FROM hw_rows "
+            f"JOIN hw_scans USING (scan_id, file_id) ORDER BY 1, 2 LIMIT {SHORT_ROWS_SHOWN}"
+        ).fetchall()
+        if not rows:
+            return None
+        path = copies.originals.get(Path(rows[0][2]), Path(rows[0][2]))
+        texts = tuple((row[3] or "").strip("\r\n") for row in rows)
+        return ShortRows(count, path, rows[0][1], texts, others > 0)
+    finally:
+        for made in ("hw_rows", "hw_scans"):
+            connection.execute(f"DROP TABLE IF EXISTS {made}")
+        if is_own:
+            copies.remove()
+
+
+def _rows_notes(
+    connection: Connection,
+    name: str,
+    files: Sequence[Path],
+    form: CsvFormat,
+    copies: _Copies,
+) -> tuple[str, ...]:
+    """What the description says of rows that are not as the others, with counts."""
+    notes = []
+    short = find_short_rows(connection, files, form, copies) if form.short_rows else None
+    if short is not None:
+        notes.append(f"table '{name}': {short.note()}")
+    if form.leave_out:
+        names = _column_names(connection, files, form)
+        scan = _read_csv(connection, files, form, copies, names)
+        listed = ", ".join(map(literal, form.leave_out))
+        first = f"coalesce({quote(names[0])}, '')"
+        counts = connection.execute(
+            f"SELECT {first} AS v, count(*) FROM {scan} WHERE v IN ({listed}) GROUP BY v ORDER BY v"
+        ).fetchall()
+        shown = ", ".join(f"{text!r} ({count:,})" for text, count in counts)
+        if shown:
+            notes.append(
+                f"table '{name}': rows are left out by their first field ('leave_out' of "
+                f"its 'csv'): {shown}"
+            )
+    return tuple(notes)
 
 
 def _line_bytes(connection: Connection) -> int:
@@ -194,6 +297,9 @@ class _Copies:
         """The file itself if its bytes are UTF-8, else a copy that is."""
         if _is_utf8(self.form.encoding):
             return path
+        for copy, original in self.originals.items():
+            if original == path:
+                return copy
         if path.suffix.lower() == ".zst":
             raise SourceError(f"'{path}' is compressed by Zstandard, and only as UTF-8 is it read")
         fault = encoding_fault(path, self.form.encoding)
@@ -223,7 +329,7 @@ def _column_names(
         if form.header:
             _check_header(path, first, form)
         if form.columns:
-            if first and len(first) != len(form.columns):
+            if first and not _fits(len(first), form):
                 raise SourceError(
                     f"'{path}' has {len(first)} fields in its first row, the metadata name "
                     f"{len(form.columns)} columns; correct the table's 'columns' or its 'csv'"
@@ -235,6 +341,11 @@ def _column_names(
             raise SourceError(f"'{path}' has another header than '{files[0]}': {list(first)}")
         found = first
     return form.columns or found
+
+
+def _fits(width: int, form: CsvFormat) -> bool:
+    """Whether a first row of so many fields is one of the described columns."""
+    return width == len(form.columns) or (form.short_rows and width < len(form.columns))
 
 
 def _check_header(path: Path, header: tuple[str, ...], form: CsvFormat) -> None:

@@ -17,8 +17,8 @@ from headwater.files import check_regular
 from headwater.metadata.parts import CsvFormat
 from headwater.metadata.selection import Selection
 from headwater.notebook import listed
-from headwater.sources.csv_detection import detect_csv
 from headwater.sources.csv_files import copy_csv, csv_name, is_csv, scan_of_csv
+from headwater.sources.csv_rows import load_detected
 from headwater.sources.database import Connection
 from headwater.sources.first_bytes import check_first_bytes
 from headwater.sources.relbench import declare_keys, draft_tasks, holds_relbench
@@ -86,9 +86,7 @@ def _copy_csv(
 ) -> SourceTable:
     if name in formats or not detect:
         return copy_csv(connection, name, index, files, formats.get(name, CsvFormat()))
-    found, notes = detect_csv(connection, files)
-    table = copy_csv(connection, name, index, files, found)
-    return replace(table, csv=found, notes=tuple(notes))
+    return load_detected(connection, name, index, files)
 
 
 def _files_of(folder: Path) -> dict[str, list[Path]]:

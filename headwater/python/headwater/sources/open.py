@@ -40,6 +40,9 @@ def load_source(
     data = load(connection, selection or Selection(), tell)
     if not data.tables:
         raise SourceError(f"the source '{data.name}' has no tables, or none is selected")
+    if not detect_csv:  # a draft has them as checks of the tables
+        told = (note for table in data.tables for note in table.notes)
+        data = replace(data, notes=(*data.notes, *told))
     return _without_unusable(data)
 
 
