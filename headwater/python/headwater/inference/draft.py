@@ -70,6 +70,7 @@ class ColumnDraft:
     taken_from: ColumnRef | None = None
     expression: str | None = None
     same_time_as: str | None = None  # a column that has the same time, with its zone
+    is_row_number: bool = False  # of the file, and of nothing that the rows are about
     is_total: bool = False  # of rows that refer to its own: no question is about it
     is_of_time: bool = False  # the time of its row is made of it: nor about that
     checks: list[Check] = field(default_factory=list)
@@ -110,6 +111,10 @@ class TableDraft:
 
     def column(self, name: str) -> ColumnDraft:
         return next(column for column in self.columns if column.name == name)
+
+    def own_columns(self) -> list[ColumnDraft]:
+        """The columns without numbers of rows."""
+        return [column for column in self.columns if not column.is_row_number]
 
     def slot(self, name: str) -> int:
         """Position of a column in raw.t<i>."""

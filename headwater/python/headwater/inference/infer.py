@@ -22,6 +22,7 @@ from headwater.inference.parent_times import (
     say_untimed,
     take_parent_times,
 )
+from headwater.inference.row_numbers import mark_row_numbers
 from headwater.inference.suggestions import suggest_names_left_out, suggest_value_tables
 from headwater.inference.task_drafts import draft_tasks
 from headwater.inference.times import draft_doubtful_time, draft_times
@@ -79,6 +80,7 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     tasks; each step reads what those before it have settled."""
     nulls = {} if edited is None else _null_values(edited)
     tables = [_table_draft(connection, table, nulls) for table in data.tables]
+    mark_row_numbers(connection, tables)
     for table in tables:
         draft_primary_key(connection, table, tables)
     draft_foreign_keys(connection, tables)
@@ -151,7 +153,9 @@ def _draft_types(table: TableDraft) -> None:
     for column in table.columns:
         reason, checks = column.reason, column.checks
         column.checks = []
-        if column.name in referring or column.name in table.primary_key:
+        if column.is_row_number:
+            column.stype = "ignored"
+        elif column.name in referring or column.name in table.primary_key:
             key_type(table, column, refers=column.name in referring)
         else:
             draft_type(table, column)

@@ -61,7 +61,8 @@ def copy_csv(
         scan = scan_of_csv(connection, files, form, copies)
         try:
             table = copy_scan(connection, name, index, scan)
-            return replace(table, notes=_rows_notes(connection, name, files, form, copies))
+            notes = _rows_notes(connection, name, files, form, copies)
+            return replace(table, csv=form, notes=notes)
         except SourceError as error:
             kinds = (duckdb.InvalidInputException, duckdb.NotImplementedException)
             if not isinstance(error.__cause__, kinds):

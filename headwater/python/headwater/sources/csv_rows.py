@@ -63,7 +63,7 @@ def load_detected(connection: Connection, name: str, index: int, files: list[Pat
             connection.execute(f"DROP TABLE raw.t{index}")
             table = copy_csv(connection, name, index, files, form)
         notes += [note] if note else []
-    return replace(table, csv=form, notes=tuple(notes))
+    return replace(table, notes=tuple(notes))
 
 
 def _are_of_types(

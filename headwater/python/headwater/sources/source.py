@@ -56,7 +56,7 @@ class SourceTable:
     primary_key: tuple[str, ...] = ()  # as the source declares it
     foreign_keys: tuple[Key, ...] = ()
     time_column: str | None = None
-    csv: CsvFormat | None = None  # as detected, where it was to be
+    csv: CsvFormat | None = None  # how its files are read, as described or detected
     notes: tuple[str, ...] = ()  # what is to be checked of it
     is_view: bool = False  # raw.t<i> reads the source each time; it has no rowid
 
