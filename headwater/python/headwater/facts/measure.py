@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.facts.column_facts import ColumnFacts
+from headwater.facts.foreign_texts import foreign_texts
 from headwater.facts.formats import find_format
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceColumn, SourceTable, literal
@@ -82,10 +83,14 @@ def column_facts(
     connection: Connection, source: SourceTable, slot: int, known_nulls: tuple[str, ...] = ()
 ) -> ColumnFacts:
     """Facts of a column; known_nulls are spellings that certainly are NULL."""
-    asked = _Column(connection, source, slot)
+    asked = ColumnValues(connection, source, slot)
     found = asked.spellings(known_nulls)
     facts = asked.measure(found)
-    never = set(known_nulls) | set(NEVER_VALUES)
+    others = foreign_texts(asked, facts, found)
+    if others.nulls:
+        found |= others.nulls
+        facts = asked.measure(found)
+    never = {*known_nulls, *NEVER_VALUES, *others.nulls}
     nulls = {text: count for text, count in found.items() if text in never}
     doubtful: dict[str, int] = {}
     for text, count in found.items():
@@ -99,6 +104,7 @@ def column_facts(
         time_count=facts.time_count if times.format is None else times.count,
         nulls=nulls,
         doubtful=doubtful,
+        foreign=others.kept,
         sentinels=asked.sentinels(nulls, facts),
         format=times.format,
         has_two_formats=times.has_two,
@@ -120,7 +126,7 @@ def may_be_time(column: SourceColumn) -> bool:
     return not is_number_type(column.type) or bool(DECLARED_TIME.search(column.declared))
 
 
-class _Column:
+class ColumnValues:
     """A column as it is in raw.t<i>."""
 
     def __init__(self, connection: Connection, source: SourceTable, slot: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from headwater.facts.column_facts import ColumnFacts
@@ -10,6 +11,7 @@ from headwater.facts.measure import NEVER_VALUES
 from headwater.facts.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.metadata.review import Cost
+from headwater.notebook import listed
 from headwater.sources.source import SourceColumn
 from headwater.sources.value_sql import (
     JULIAN_1970,
@@ -30,6 +32,7 @@ EPOCH_FROM, EPOCH_UNTIL = 631_152_000, 4_102_444_800
 EPOCH_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 SECONDS_OF_DAY = 86_400
 JULIAN_FROM, JULIAN_UNTIL = 2_415_020, 2_488_070  # 1900 to 2100
+TEXTS_SHOWN = 6  # of texts among numbers
 DOUBTFUL_MIN = 5  # values such as 'none' that are worth a word
 CODE_WORDS = {"type", "class", "kind", "category", "status", "level", "code", "group", "gender"}
 # Written in digits, and yet nothing to calculate with.
@@ -52,8 +55,8 @@ def draft_type(table: TableDraft, column: ColumnDraft) -> None:
     if column.stype == "timestamp":
         column.format = facts.format
     if facts.nulls:
-        listed = ", ".join(f"{count:,} x '{text}'" for text, count in facts.nulls.items())
-        column.reason += f"; NULL is {listed}"
+        spellings = ", ".join(f"{count:,} x '{text}'" for text, count in facts.nulls.items())
+        column.reason += f"; NULL is {spellings}"
     _check(column, facts, source)
 
 
@@ -209,6 +212,11 @@ def _unread_name(facts: ColumnFacts) -> str:
     )
 
 
+def _counted(texts: Mapping[str, int]) -> str:
+    """Texts with their counts, the most frequent of many."""
+    return listed([f"'{text}' ({count:,})" for text, count in texts.items()], TEXTS_SHOWN)
+
+
 def _repeats(facts: ColumnFacts, times: int = CATEGORY_REPEATS_MIN) -> bool:
     return facts.distinct_count * times <= facts.value_count
 
@@ -231,9 +239,16 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
         "boolean": facts.value_count - facts.word_count,
     }.get(column.stype, 0)
     if failing > 0 and source.type == "VARCHAR":
+        others = f": {_counted(facts.foreign)}" if facts.foreign else ""
         column.check(
             f"{failing:,} of {facts.value_count:,} values are not of type"
-            f" {column.stype} and become NULL"
+            f" {column.stype} and become NULL{others}"
+        )
+    elif facts.foreign and not facts.unread_times and column.stype in ("text", "categorical"):
+        count = facts.value_count - sum(facts.foreign.values())
+        column.check(
+            f"{count:,} of {facts.value_count:,} values are numbers or times, the others are "
+            f"{_counted(facts.foreign)}; if these mean NULL, set null_values and stype"
         )
     unit = _epoch_unit(column.name, facts)
     if unit is not None and column.stype == "timestamp":
@@ -257,16 +272,15 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
         )
     words = [text for text in facts.nulls if text not in NEVER_VALUES]
     if words:
-        listed = ", ".join(f"'{text}' ({facts.nulls[text]:,})" for text in words)
-        column.check(f"taken for NULL: {listed}")
+        column.check(f"taken for NULL: {_counted({text: facts.nulls[text] for text in words})}")
     doubtful = {
         text: count
         for text, count in facts.doubtful.items()
         if len(text) <= 2 or count >= max(DOUBTFUL_MIN, facts.value_count // 100)
     }
     if doubtful:
-        listed = ", ".join(f"'{text}' ({count:,})" for text, count in doubtful.items())
-        column.check(f"kept as a value: {listed}; if it means NULL, add it to null_values")
+        kept = _counted(doubtful)
+        column.check(f"kept as a value: {kept}; if it means NULL, add it to null_values")
     for text, count in facts.sentinels.items():
         column.check(
             f"{count:,} times are {text}; if that means never or not known, add it to null_values"
