@@ -107,6 +107,7 @@ def column_facts(
         foreign=others.kept,
         sentinels=asked.sentinels(nulls, facts),
         format=times.format,
+        partial=times.partial,
         has_two_formats=times.has_two,
         unread_times=times.unread,
     )

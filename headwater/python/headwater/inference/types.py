@@ -10,6 +10,7 @@ from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.measure import NEVER_VALUES
 from headwater.facts.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.metadata.parts import PARTIAL
 from headwater.metadata.review import Cost
 from headwater.notebook import listed
 from headwater.sources.source import SourceColumn
@@ -97,6 +98,8 @@ def _type(source: SourceColumn, name: str, facts: ColumnFacts) -> tuple[str, str
         return "timestamp", f"numbers that are times as {facts.format}"
     if kind == "VARCHAR" and facts.mostly(facts.time_count):
         what = "times" if facts.format is None else f"times as {facts.format}"
+        if facts.partial:
+            what = "dates, some of a month or a year"
         return "timestamp", _share(what, facts.time_count, count)
     if facts.time_count == count:
         return "timestamp", f"declared {source.declared}" if source.declared else "times"
@@ -182,6 +185,11 @@ def _check_times(column: ColumnDraft, facts: ColumnFacts, *, is_said: bool) -> N
         if form.startswith("%Y%m%d"):
             days = f"{facts.smallest:.0f} to {facts.largest:.0f}"
             column.check(f"taken for times as {form}: {days}")
+        if facts.partial and form == PARTIAL:
+            column.check(
+                f"{facts.partial}: read as the last day that they may mean (format partial)",
+                Cost.FUTURE,
+            )
         if "%y" in form:
             column.check(f"times as {form}: of a year, 69 is 1969 and 68 is 2068")
     elif facts.has_two_formats:

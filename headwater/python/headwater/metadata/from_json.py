@@ -20,6 +20,7 @@ from headwater.metadata.parts import (
     COLUMN_KEYS,
     CSV_KEYS,
     MICROSECONDS,
+    PARTIAL,
     SCHEMA_KEYS,
     SPLITS,
     TABLE_KEYS,
@@ -223,10 +224,11 @@ class Reader:
         )
 
     def time_format(self, entry: Mapping[str, Any], where: str) -> str | None:
-        """A strptime format; one without a year, month and day says no time."""
+        """A strptime format, or "partial"; one without a year, month and day says no time."""
         text = self.text(entry, "format", where)
-        if text is None:
-            return None
+        if text in (None, PARTIAL):
+            return text
+        assert text is not None
         marks = set(TIME_MARK.findall(text))
         unknown = marks - set(TIME_MARKS)
         if unknown:

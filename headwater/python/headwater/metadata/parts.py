@@ -30,6 +30,7 @@ MICROSECONDS = {
     "week": 604_800_000_000,
 }
 
+PARTIAL = "partial"  # the format of dates some of which lack their day, or month and day
 TIME_UNITS = ("s", "ms", "us", "ns", "julian")  # of numbers: since 1970, or Julian days
 # The keys of metadata.json, in the order in which they are written.
 SCHEMA_KEYS = ("name", "note", "timezone", "null_values", "tables", "tasks", "$schema")
@@ -113,7 +114,7 @@ class Column:
     description: str = ""
     null_values: tuple[str, ...] = ()
     unit: str = "s"  # of a timestamp stored as a number since 1970: "s", "ms", "us" or "ns"
-    format: str | None = None  # of a timestamp that is not ISO 8601: "%d.%m.%Y", "%Y%m%d"
+    format: str | None = None  # of a timestamp that is not ISO 8601: "%d.%m.%Y", "partial"
     taken_from: ColumnRef | None = None  # not of the source: a column of the row a key names
     expression: str | None = None  # not of the source: SQL of columns of its own row
     note: str = ""  # for people; read by nobody

@@ -8,7 +8,7 @@ rules, the inference and the tasks share.
 
 from __future__ import annotations
 
-from headwater.metadata.parts import Column, Table
+from headwater.metadata.parts import PARTIAL, Column, Table
 from headwater.metadata.schema import Schema
 from headwater.sources.source import SourceColumn, literal
 
@@ -28,6 +28,11 @@ FLOAT_INTEGER_TEXT = "'(0|-?[1-9][0-9]{0,17})[.]0'"  # integers by way of a floa
 COMMA_NUMBER_TEXT = "'[+-]?([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]+)?'"  # 1.234,5
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
 YEAR_TEXT = r"'^\s*[0-9]{4}'"  # a time that needs no format begins so
+# Dates without a day, or without a month: 1912-05, 1912-05-00, 1912, 1912-00-00, 1912-??-??.
+UNKNOWN_PART = r"(00?|[?]{1,2}|[xX]{2}|[uU]{2})"
+MONTH_TEXT = rf"'^([12][0-9]{{3}})[-/](0?[1-9]|1[0-2])([-/]{UNKNOWN_PART})?$'"
+YEAR_ALONE_TEXT = rf"'([12][0-9]{{3}})([-/]{UNKNOWN_PART}([-/]({UNKNOWN_PART}|[0-9]{{2}}))?)?'"
+DATE_TEXT = r"'[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}'"
 EXACT_DIGITS = 15  # decimal digits that a double has
 EXACT_LIMIT = "9007199254740991"
 
@@ -124,7 +129,9 @@ def to_timestamp(
 ) -> tuple[str, str]:
     """SQL and type of a UTC timestamp of the years 1 to 9999; naive times are times in `zone`. A
     format is of texts, and of the digits of numbers: 20240315."""
-    if format is not None and (type_name == "VARCHAR" or is_number_type(type_name)):
+    if format == PARTIAL and type_name == "VARCHAR":
+        stamp = from_local(f"CAST({_last_day(value)} AS TIMESTAMP)", zone)
+    elif format is not None and (type_name == "VARCHAR" or is_number_type(type_name)):
         text = canonical_text(value, type_name)
         stamp = f"CAST(try_strptime({text}, {literal(format)}) AS TIMESTAMP)"
         if "%z" not in format:
@@ -154,6 +161,17 @@ def to_timestamp(
         naive = from_local(f"TRY_CAST({text} AS TIMESTAMP)", zone)
         stamp = f"CASE WHEN regexp_full_match({text}, {ZONED_TEXT}) THEN {zoned} ELSE {naive} END"
     return f"CASE WHEN {stamp} BETWEEN {FIRST_STAMP} AND {LAST_STAMP} THEN {stamp} END", "TIMESTAMP"
+
+
+def _last_day(text: str) -> str:
+    """SQL: the date in a text; of a month or a year alone its last day, as it may be any."""
+    month = f"regexp_replace({text}, {MONTH_TEXT}, '\\1-\\2-01')"
+    return (
+        f"CASE WHEN regexp_full_match({text}, {YEAR_ALONE_TEXT}) "
+        f"THEN TRY_CAST(substr({text}, 1, 4) || '-12-31' AS DATE) "
+        f"WHEN regexp_full_match({text}, {MONTH_TEXT}) THEN last_day(TRY_CAST({month} AS DATE)) "
+        f"WHEN regexp_full_match({text}, {DATE_TEXT}) THEN TRY_CAST({text} AS DATE) END"
+    )
 
 
 def _plain_zone(text: str) -> str:
