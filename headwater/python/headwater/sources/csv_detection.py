@@ -16,7 +16,13 @@ from itertools import islice
 from pathlib import Path
 
 from headwater.metadata.parts import CsvFormat
-from headwater.sources.csv_files import encoding_fault, first_bytes, read_rows, text_lines
+from headwater.sources.csv_files import (
+    encoding_fault,
+    first_bytes,
+    placed_rows,
+    read_rows,
+    text_lines,
+)
 from headwater.sources.database import Connection
 
 ROWS = 500  # looked at
@@ -110,7 +116,8 @@ def _shape(connection: Connection, path: Path, form: CsvFormat) -> CsvFormat:
     best, best_score = form, (0.0, 0)
     for delimiter in DELIMITERS:
         tried = replace(form, delimiter=delimiter)
-        rows = read_rows(connection, path, tried, ROWS)
+        placed = placed_rows(connection, path, tried, ROWS)
+        rows = [row for _, row in placed]
         widths = [len(row) for row in rows]
         if not widths:
             return form
@@ -119,13 +126,13 @@ def _shape(connection: Connection, path: Path, form: CsvFormat) -> CsvFormat:
             continue
         share = count / len(widths)
         if (round(share, 2), width) > best_score:
-            best, best_score = replace(tried, skip=_skipped(rows, width)), (round(share, 2), width)
+            skip, _ = placed[_first_row(rows, width)]
+            best, best_score = replace(tried, skip=skip), (round(share, 2), width)
     return best
 
 
-def _skipped(rows: list[list[str]], width: int) -> int:
-    """Lines before the table, which begins with the first row as wide as most, or with a header
-    before that."""
+def _first_row(rows: list[list[str]], width: int) -> int:
+    """The row with which the table begins: the first as wide as most, or a header before that."""
     first = next(j for j, row in enumerate(rows) if len(row) == width)
     if first > SKIP_MAX or len(rows) <= 2 * first:
         return 0

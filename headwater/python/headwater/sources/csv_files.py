@@ -116,15 +116,15 @@ class ShortRows:
 
     count: int
     path: Path
-    line: int  # of the first of them
-    texts: tuple[str, ...]  # of the first ones
+    lines: tuple[int, ...]  # of the first ones
+    texts: tuple[str, ...]
     has_others: bool  # rows with another fault
 
     def note(self) -> str:
         verb = "row lacks its" if self.count == 1 else "rows lack their"
         return (
-            f"{self.count:,} {verb} last fields, which are NULL (the first in line {self.line:,} "
-            f"of '{self.path.name}')"
+            f"{self.count:,} {verb} last fields, which are NULL "
+            f"(the first in line {self.lines[0]:,} of '{self.path.name}')"
         )
 
 
@@ -154,7 +154,7 @@ def find_short_rows(
             return None
         path = copies.originals.get(Path(rows[0][2]), Path(rows[0][2]))
         texts = tuple((row[3] or "").strip("\r\n") for row in rows)
-        return ShortRows(count, path, rows[0][1], texts, others > 0)
+        return ShortRows(count, path, tuple(row[1] for row in rows), texts, others > 0)
     finally:
         for made in ("hw_rows", "hw_scans"):
             connection.execute(f"DROP TABLE IF EXISTS {made}")
@@ -213,6 +213,13 @@ def _limits(connection: Connection) -> str:
 
 def read_rows(connection: Connection, path: Path, form: CsvFormat, count: int) -> list[list[str]]:
     """The first rows of a file as Python parses them, header included."""
+    return [row for _, row in placed_rows(connection, path, form, count)]
+
+
+def placed_rows(
+    connection: Connection, path: Path, form: CsvFormat, count: int
+) -> list[tuple[int, list[str]]]:
+    """The same with the number of lines before each; blank lines are no rows."""
     lines = islice(text_lines(connection, path, form.encoding), form.skip, None)
     doubled = form.escape in (form.quote, "")
     reader = csv.reader(
@@ -225,7 +232,11 @@ def read_rows(connection: Connection, path: Path, form: CsvFormat, count: int) -
     )
     try:
         with long_cells(_line_bytes(connection)):
-            return list(islice((row for row in reader if row), count))
+            placed = ((reader.line_num, row) for row in reader if row)
+            return [
+                (number - 1 - sum(cell.count("\n") for cell in row), row)
+                for number, row in islice(placed, count)
+            ]
     except csv.Error as error:
         if "field limit" in str(error):
             where = f"'{path}', line {form.skip + reader.line_num:,}"
@@ -379,8 +390,11 @@ def _reading_error(error: Exception, name: str, files: list[Path], copies: _Copi
     original = re.search(r"Original Line: (.*)", text)
     shown = original[1][:SHOWN_CHARACTERS] if original else ""
     if found:
+        is_short = int(found[2]) < int(found[1])
+        advice = "; if rows may lack their last fields, write 'short_rows' in the table's 'csv'"
         return SourceError(
             f"{where}: {found[2]} fields, table '{name}' has {found[1]} columns: {shown!r}"
+            + advice * is_short
         )
     if "unterminated quote" in text:
         return SourceError(

@@ -87,7 +87,16 @@ def _are_of_types(
             )
         )
     cells = [row[j] for row in rows for j in typed if j < len(row) and row[j]]
-    return _typed(cells) >= MOSTLY
+    return _typed(cells) >= MOSTLY if cells else not _are_halves(short, rows, width)
+
+
+def _are_halves(short: ShortRows, rows: list[list[str]], width: int) -> bool:
+    """Whether each row and that of the next line make one whole row."""
+    placed = list(zip(short.lines, rows, strict=False))
+    return len(placed) % 2 == 0 and all(
+        second == first + 1 and len(start) + len(end) == width + 1
+        for (first, start), (second, end) in zip(placed[::2], placed[1::2], strict=True)
+    )
 
 
 def _typed(cells: Sequence[str]) -> float:

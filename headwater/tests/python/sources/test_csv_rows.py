@@ -65,6 +65,10 @@ RAGGED: dict[str, tuple[str, CsvFormat]] = {
         CsvFormat(columns=("nr", "price", "day", "column3", "column4"), short_rows=True),
     ),
     "lines before the header": ("\n".join(["sales of May", HEADER, *lines(9)]), CsvFormat(skip=1)),
+    "blank lines before the header": (
+        "\n".join(['"sales, all"', "", "of May", "", HEADER, *lines(9, ",")]),
+        CsvFormat(skip=4),
+    ),
     "a line with a comma before the header": (
         "\n".join(["sales,May", HEADER + ",", *lines(9, ",")]),
         CsvFormat(columns=("nr", "price", "day", "column3"), skip=1),
@@ -112,6 +116,9 @@ def test_a_row_cut_in_two_is_still_refused(tmp_path: Path) -> None:
     text = "\n".join(["nr,what,price", *(f"{j},x,{j}.5" for j in range(9)), "9,good", "bad,3.5"])
     with pytest.raises(SourceError, match=r"sale\.csv', line 11: 2 fields, .* has 3 columns"):
         drafted(tmp_path, text)
+    texts = "\n".join(["who,what,where", *(f"n{j},x,y" for j in range(9)), "m,good", "bad,y"])
+    with pytest.raises(SourceError, match=r"line 11: 2 fields.*write 'short_rows'"):
+        drafted(tmp_path, texts)
     with pytest.raises(SourceError, match=r"line 3: 4 fields"):
         drafted(tmp_path, "nr,what,price\n1,a,2\n2,b,c,3\n3\n")
 
