@@ -3,7 +3,7 @@
 A column of dates that is taken for a number or a text gives no row its time, and a context then
 shows what came later without anybody having said so. So what a format reads for certain is read:
 days and months in the order that all values allow, names of months, and 20240315, if every value
-is such a date. Of dates that lack their day, or month and day, the last day is read that they may
+is such a date. A date that lacks its day, or month and day, is read as the last day that it may
 mean: a context then shows less. Values that only look like times, and times in four of five values,
 are reported.
 """

@@ -1,7 +1,7 @@
 """Columns that only number the rows of their table, as the index of a data frame does.
 
 `to_csv` writes an index without a name as a first column without one; read and written again it is
-'Unnamed: 0'. Such a number says where a row stood in a file. It is no property of the row, and a
+'Unnamed: 0'. Such a number is the place of a row in a file and not a property of the row, and a
 model that sees it learns the order of the file. So it is ignored, unless another table refers to
 it, as to a key that lost its name.
 """
@@ -96,7 +96,7 @@ def _numbering(
     if not is_unnamed:
         return ""
     if next_ones == count:
-        return "its values count the rows, and begin at 0 again where tables were joined"
+        return "its values count the rows, and begin at 0 again as in joined tables"
     if facts.is_unique and facts.largest < SPREAD_MAX * count:
         return "its values are row numbers of a table in another order or with more rows"
     return ""

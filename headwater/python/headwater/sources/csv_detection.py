@@ -53,7 +53,7 @@ def detect_csv(connection: Connection, files: Sequence[Path]) -> tuple[CsvFormat
     rows = read_rows(connection, path, form, ROWS)
     if not rows:
         return form, notes
-    # A header stands again where exports are joined.
+    # In joined exports a header stands again.
     rows = rows[:1] + [row for row in rows[1:] if row != rows[0]]
     width = _width(rows)
     if any(len(row) > width for row in rows):

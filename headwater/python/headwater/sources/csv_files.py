@@ -169,7 +169,7 @@ def _rows_notes(
     form: CsvFormat,
     copies: _Copies,
 ) -> tuple[str, ...]:
-    """What the description says of rows that are not as the others, with counts."""
+    """Rows that the description fills or leaves out, with counts."""
     notes = []
     short = find_short_rows(connection, files, form, copies) if form.short_rows else None
     if short is not None:
@@ -219,7 +219,7 @@ def read_rows(connection: Connection, path: Path, form: CsvFormat, count: int) -
 def placed_rows(
     connection: Connection, path: Path, form: CsvFormat, count: int
 ) -> list[tuple[int, list[str]]]:
-    """The same with the number of lines before each; blank lines are no rows."""
+    """The same with the number of lines before each; a blank line is not a row."""
     lines = islice(text_lines(connection, path, form.encoding), form.skip, None)
     doubled = form.escape in (form.quote, "")
     reader = csv.reader(

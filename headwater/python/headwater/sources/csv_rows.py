@@ -136,7 +136,7 @@ def _totals(
     connection: Connection, table: SourceTable, files: Sequence[Path], form: CsvFormat
 ) -> Found:
     """The last row, and others that begin alike, if they are the sums of the rows above them: they
-    begin with a word for it, or with none or a word where the others have keys."""
+    begin with a word for it, or, if the others have keys, with none or a word."""
     relation, count = f"raw.t{table.index}", table.row_count
     if count < 3 or len(table.columns) < 2:
         return None, ""

@@ -1,8 +1,8 @@
-"""What a file is by its first bytes, whatever its name says.
+"""The kind of a file by its first bytes, whatever its name.
 
-A clone without its large files, a failed download or a renamed export leaves a file that is not
-what its name says. DuckDB would read the text of it as a table. `check_first_bytes` refuses such a
-file, with what it is and what to do.
+A clone without its large files, a failed download or a renamed export leaves a file of another kind
+than its name promises. DuckDB would read its text as a table. `check_first_bytes` refuses such a
+file, with its kind and the way out.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ FORMS = (
 
 
 def check_first_bytes(path: Path, may_be: str = "") -> Path:
-    """The path; SourceError if the file is of another kind than its name says.
+    """The path; SourceError if the file is of another kind than its name promises.
 
     may_be: a kind that any name may have."""
     if not path.is_file():
-        return path  # whoever opens it says so
+        return path  # whoever opens it raises the error
     with open(path, "rb", opener=regular) as file:
         heads = [file.read(HEAD_BYTES)]
     if heads[0].startswith(b"\x1f\x8b") and path.suffix.lower() == ".gz":

@@ -164,7 +164,7 @@ def to_timestamp(
 
 
 def _last_day(text: str) -> str:
-    """SQL: the date in a text; of a month or a year alone its last day, as it may be any."""
+    """SQL: the date in a text; a month or a year alone gives its last day, as any may be meant."""
     month = f"regexp_replace({text}, {MONTH_TEXT}, '\\1-\\2-01')"
     return (
         f"CASE WHEN regexp_full_match({text}, {YEAR_ALONE_TEXT}) "
