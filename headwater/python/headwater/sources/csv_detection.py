@@ -195,7 +195,7 @@ def _column_names(header: Sequence[str]) -> tuple[str, ...]:
 
 def _header_score(cell: str, values: Sequence[str]) -> float:
     """How much a cell of the first row looks unlike the values below it, positive or negative."""
-    kept = [value for value in values if value and value not in NULL_WORDS]
+    kept = [value for value in values if value not in NULL_WORDS and re.search(r"\w", value)]
     if not kept or not cell.strip():
         return 0.0
     typed = sum(bool(NUMBER.fullmatch(value) or DATE.fullmatch(value)) for value in kept)
@@ -218,11 +218,13 @@ def _form(text: str) -> tuple[int, str]:
 
 def _has_decimal_comma(rows: list[list[str]]) -> bool:
     columns = zip(*[row for row in rows if len(row) == len(rows[0])], strict=True)
-    kept = ([value for value in values if value] for values in columns)
-    return any(
-        any("," in value for value in values) and all(map(DECIMAL_COMMA.fullmatch, values))
-        for values in kept
-    )
+    for values in columns:
+        kept = [value for value in values if value]
+        numbers = [value for value in kept if re.search("[0-9]", value)]  # others may mean NULL
+        is_number = len(numbers) > len(kept) // 2 and all(map(DECIMAL_COMMA.fullmatch, numbers))
+        if is_number and any("," in value for value in numbers):
+            return True
+    return False
 
 
 def _bare_nulls(lines: Sequence[str], form: CsvFormat) -> tuple[str, ...]:

@@ -57,9 +57,9 @@ def load_detected(connection: Connection, name: str, index: int, files: list[Pat
         notes.append(short.note())
         table = copy_csv(connection, name, index, files, form)
     for find in (_repeated_header, _totals):
-        text, note = find(connection, table, files, form)
-        if text is not None:
-            form = replace(form, leave_out=(*form.leave_out, text))
+        texts, note = find(connection, table, files, form)
+        if texts:
+            form = replace(form, leave_out=(*form.leave_out, *texts))
             connection.execute(f"DROP TABLE raw.t{index}")
             table = copy_csv(connection, name, index, files, form)
         notes += [note] if note else []
@@ -106,30 +106,32 @@ def _typed(cells: Sequence[str]) -> float:
     return found / len(kept) if kept else 1.0
 
 
-Found = tuple[str | None, str]  # the first field of rows to leave out, and a note
+Found = tuple[tuple[str, ...], str]  # the first fields of rows to leave out, and a note
 
 
 def _repeated_header(
     connection: Connection, table: SourceTable, files: Sequence[Path], form: CsvFormat
 ) -> Found:
     """Rows that are the header again."""
-    if not form.header or len(table.columns) < 2:
-        return None, ""
-    header = read_rows(connection, files[0], form, 1)[0]
-    is_equal = " AND ".join(f"coalesce(c{j}, '') = {literal(n)}" for j, n in enumerate(header))
-    is_first = f"coalesce(c0, '') = {literal(header[0])}"
-    count, first = one_row(
+    header = read_rows(connection, files[0], form, 1)[0] if form.header else []
+    if len(header) < 2:
+        return (), ""
+    cells = {f"c{j}": cell for j, cell in enumerate(header)}
+    first = "replace(coalesce(c0, ''), chr(65279), '')"  # each file may have its byte order mark
+    is_first = f"{first} = {literal(cells.pop('c0'))}"
+    is_equal = " AND ".join(f"coalesce({n}, '') = {literal(cell)}" for n, cell in cells.items())
+    count, alike, texts = one_row(
         connection,
-        f"SELECT count(*) FILTER (WHERE {is_equal}), count(*) FROM raw.t{table.index} "
-        f"WHERE {is_first}",
+        f"SELECT count(*) FILTER (WHERE {is_equal}), count(*), list(DISTINCT coalesce(c0, '')) "
+        f"FROM raw.t{table.index} WHERE {is_first}",
     )
     if count == 0:
-        return None, ""
+        return (), ""
     rows = "1 row repeats" if count == 1 else f"{count:,} rows repeat"
     said = f"{rows} the header, as joined exports have it"
-    if first > count:
-        return None, f"{said}; other rows begin alike, so take these out of the files"
-    return header[0], f"{said}: left out by 'leave_out' of the table's 'csv'"
+    if alike > count:
+        return (), f"{said}; other rows begin alike, so take these out of the files"
+    return tuple(sorted(texts)), f"{said}: left out by 'leave_out' of the table's 'csv'"
 
 
 def _totals(
@@ -139,14 +141,14 @@ def _totals(
     begin with a word for it, or, if the others have keys, with none or a word."""
     relation, count = f"raw.t{table.index}", table.row_count
     if count < 3 or len(table.columns) < 2:
-        return None, ""
+        return (), ""
     last = one_row(
         connection, f"SELECT * FROM {relation} WHERE rowid = (SELECT max(rowid) FROM {relation})"
     )
     first = last[0] or ""
     named = any(map(_is_total_word, [first] if first else [cell for cell in last if cell]))
     if re.search(r"\d", first) and not named:
-        return None, ""
+        return (), ""
     is_alike = f"coalesce(c0, '') = {literal(first)}"
     alike, others = one_row(
         connection,
@@ -154,20 +156,22 @@ def _totals(
         f"NOT regexp_matches(coalesce(c0, ''), {KEY_TEXT if first else ANY_TEXT})) FROM {relation}",
     )
     if (others and not named) or alike > min(TOTALS_MAX, TOTALS_SHARE * count):
-        return None, ""
+        return (), ""
     sums = _sums(connection, table, form, is_alike)
     verb = "the last row begins" if alike == 1 else f"{alike} rows begin"
     rows = f"{verb} with {first!r}"
     if sums:
         shown = ", ".join(f"{name} {value:,.10g}" for name, value in sums.items())
         what = "has the sum of the others" if alike == 1 else "have the sums of the others"
-        return first, f"{rows} and {what} ({shown}): left out by 'leave_out' of the table's 'csv'"
+        return (
+            first,
+        ), f"{rows} and {what} ({shown}): left out by 'leave_out' of the table's 'csv'"
     if named:
-        return None, (
+        return (), (
             f"{rows} and may be a total, though not the sum of the others; if it is, write "
             f"{first!r} in 'leave_out' of the table's 'csv'"
         )
-    return None, ""
+    return (), ""
 
 
 def _sums(

@@ -135,6 +135,13 @@ def test_a_header_that_stands_again_is_no_row(tmp_path: Path) -> None:
     assert note.endswith("left out by their first field ('leave_out' of its 'csv'): 'nr' (1)")
 
 
+def test_the_header_of_a_file_with_a_byte_order_mark_is_no_row(tmp_path: Path) -> None:
+    text = "\n".join(["\ufeff" + HEADER, *lines(4), "\ufeff" + HEADER, *lines(9)[4:]])
+    draft = drafted(tmp_path, text)
+    assert form_of(draft) == CsvFormat(leave_out=("\ufeffnr",))
+    assert [row[0] for row in built(tmp_path, draft)[0]] == list(range(1, 10))
+
+
 def test_a_header_that_begins_as_other_rows_do_is_only_named(tmp_path: Path) -> None:
     text = "word,count\nword,1\nname,2\nword,count\nnone,3\n"
     draft = drafted(tmp_path, text)
