@@ -37,8 +37,8 @@ from headwater.sampling.expand import (
     WEEKDAY_SHIFT,
 )
 from headwater.sampling.saved_state import check_saved
-from headwater.sources.csv_files import long_cells
 from headwater.sources.database import hide_progress_bar
+from headwater.sources.folder.csv_files import long_cells
 from headwater.sources.value_sql import canonical_text
 from headwater.store.dropped_seeds import why_empty
 from headwater.store.inspection import open_windows_text

@@ -34,8 +34,10 @@ class ColumnFacts:
     mean_length: float = 0.0
     nulls: dict[str, int] = field(default_factory=dict)  # spellings taken out
     doubtful: dict[str, int] = field(default_factory=dict)  # spellings that stay values
+    foreign: dict[str, int] = field(default_factory=dict)  # among numbers or times, and kept
     sentinels: dict[str, int] = field(default_factory=dict)  # times that mean no time, perhaps
     format: str | None = None  # of times that are not ISO 8601
+    partial: str = ""  # how many dates lack their day, or month and day, and how they are read
     has_two_formats: bool = False  # day first and month first fit alike
     unread_times: str = ""  # the check of values that only look like times
 

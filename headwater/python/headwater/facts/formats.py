@@ -3,7 +3,9 @@
 A column of dates that is taken for a number or a text gives no row its time, and a context then
 shows what came later without anybody having said so. So what a format reads for certain is read:
 days and months in the order that all values allow, names of months, and 20240315, if every value
-is such a date. Values that only look like times, and times in four of five values, are reported.
+is such a date. A date that lacks its day, or month and day, is read as the last day that it may
+mean: a context then shows less. Values that only look like times, and times in four of five values,
+are reported.
 """
 
 from __future__ import annotations
@@ -12,9 +14,17 @@ from dataclasses import dataclass
 
 from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.names import TIME_WORDS, is_code_name, is_id_name, words_of
+from headwater.metadata.parts import PARTIAL
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceColumn, literal
-from headwater.sources.value_sql import canonical_text, is_number_type
+from headwater.sources.value_sql import (
+    DATE_TEXT,
+    MONTH_TEXT,
+    YEAR_ALONE_TEXT,
+    canonical_text,
+    is_number_type,
+    to_timestamp,
+)
 
 DAY_FORMATS = (
     "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y", "%d %B %Y",
@@ -31,17 +41,19 @@ DIGIT_FORMATS = {"%Y%m%d": "'(19|20)[0-9]{6}'", "%Y%m%d%H%M%S": "'(19|20)[0-9]{1
 DIGITS_MIN, DIGITS_MAX = 8, 14
 DIGITS_FROM = 19_000_101
 DATES_MIN = 10  # distinct, unless the name is that of a time
+PARTIAL_MIN = 0.05  # of the values are more than a year, if some are but a year
+MIDNIGHT = "[ T]00:00(:00([.]0+)?)?$"
 PARTLY = 0.8  # of the values are times: too few to be read, enough for a check
-DAY_TEXT = "(0?[1-9]|[12][0-9]|3[01])"
-MONTH_TEXT = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[A-Za-z]*"
+DAY_PART = "(0?[1-9]|[12][0-9]|3[01])"
+MONTH_NAME = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[A-Za-z]*"
 LOOKS_TEXT = "'{}'".format(
     "|".join(
         [
-            rf"(19|20)[0-9]{{2}}[-/.]{DAY_TEXT}([-/.]{DAY_TEXT}([T ].*)?)?",  # 2024-03-05 10:00 CET
+            rf"(19|20)[0-9]{{2}}[-/.]{DAY_PART}([-/.]{DAY_PART}([T ].*)?)?",  # 2024-03-05 10:00 CET
             r"(19|20)[0-9]{2}[- ]?[QW][0-9]{1,2}",
-            rf"{DAY_TEXT}[-/.]{DAY_TEXT}[-/.]((19|20)?[0-9]{{2}})([T ,].*)?",
-            rf"([A-Za-z]+,? )?{DAY_TEXT}[-/. ]+{MONTH_TEXT}[-/., ]+[0-9]{{2,4}}([T ,].*)?",
-            rf"([A-Za-z]+,? )?{MONTH_TEXT}[-/. ]+({DAY_TEXT},? .*)?(19|20)[0-9]{{2}}( .*)?",
+            rf"{DAY_PART}[-/.]{DAY_PART}[-/.]((19|20)?[0-9]{{2}})([T ,].*)?",
+            rf"([A-Za-z]+,? )?{DAY_PART}[-/. ]+{MONTH_NAME}[-/., ]+[0-9]{{2,4}}([T ,].*)?",
+            rf"([A-Za-z]+,? )?{MONTH_NAME}[-/. ]+({DAY_PART},? .*)?(19|20)[0-9]{{2}}( .*)?",
         ]
     )
 )
@@ -53,6 +65,7 @@ class Written:
 
     format: str | None = None
     count: int = 0  # of values that the format reads
+    partial: str = ""  # how many lack a part, if some do
     has_two: bool = False  # day first and month first fit alike
     unread: str = ""  # what values look like that no format reads
 
@@ -64,6 +77,13 @@ def find_format(
     if facts.value_count == 0:
         return Written()
     if column.type == "VARCHAR":
+        if facts.number_count == facts.value_count:
+            is_dotted = facts.integer_count < facts.value_count and facts.smallest >= 1900
+            return _digits(connection, column, relation, facts) or (
+                _words(connection, relation, facts) if is_dotted else Written()  # 2024.05
+            )
+        if (partial := _partial(connection, column, relation, facts)) is not None:
+            return partial
         if facts.mostly(facts.time_count) or facts.mean_length > TIME_LENGTH_MAX:
             return Written()
         if facts.digit_count < PARTLY * facts.value_count:
@@ -72,6 +92,40 @@ def find_format(
     if is_number_type(column.type):
         return _digits(connection, column, relation, facts) or Written()
     return Written()
+
+
+def _partial(
+    connection: Connection, column: SourceColumn, relation: str, facts: ColumnFacts
+) -> Written | None:
+    """Dates of which some lack their day, or month and day; None if they are not such dates."""
+    count = facts.value_count
+    if facts.time_count == count or not facts.mostly(facts.digit_count):
+        return None
+    if facts.mean_length > TIME_LENGTH_MAX or is_id_name(column.name) or is_code_name(column.name):
+        return None
+    days, months, years, bare_years, bare_months, clocks = one_row(
+        connection,
+        f"SELECT count(*) FILTER (WHERE t IS NOT NULL AND regexp_full_match(d, {DATE_TEXT})), "
+        f"count(*) FILTER (WHERE regexp_full_match(d, {MONTH_TEXT})), "
+        f"count(*) FILTER (WHERE regexp_full_match(d, {YEAR_ALONE_TEXT})), "
+        "count(*) FILTER (WHERE regexp_full_match(d, '[0-9]{4}')), "
+        "count(*) FILTER (WHERE regexp_full_match(d, '[0-9]{4}[-/][0-9]{1,2}')), "
+        "count(*) FILTER (WHERE d <> v) FROM (SELECT v, "
+        f"regexp_replace(v, '{MIDNIGHT}', '') AS d, {to_timestamp('v', 'VARCHAR')[0]} AS t "
+        f"FROM {relation})",
+    )
+    found = days + months + years
+    has_parts = months + years > bare_years + bare_months or (months + years > 0 and days > 0)
+    is_mixed = has_parts or (bare_years > 0 and bare_months > 0)
+    if not is_mixed or not facts.mostly(found) or found - bare_years < PARTIAL_MIN * count:
+        return None
+    text = (
+        f"{days:,} of {count:,} values are whole dates, {months:,} lack the day, and {years:,} the "
+        "month and the day"
+    )
+    if clocks:
+        return Written(unread=f"{text}; {_advice(None)}")
+    return Written(PARTIAL, found, partial=text)
 
 
 def _digits(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from headwater.facts.column_facts import ColumnFacts
-from headwater.facts.measure import DECLARED_TIME
+from headwater.facts.column_values import DECLARED_TIME
 from headwater.facts.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.times import kind_of

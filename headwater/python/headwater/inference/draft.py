@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.facts.column_facts import ColumnFacts
-from headwater.facts.measure import raw_value
+from headwater.facts.column_values import raw_value
 from headwater.metadata.parts import (
     Column,
     ColumnRef,
@@ -73,6 +73,7 @@ class ColumnDraft:
     taken_from: ColumnRef | None = None
     expression: str | None = None
     same_time_as: str | None = None  # a column that has the same time, with its zone
+    is_row_number: bool = False  # of the file, and of nothing that the rows are about
     is_total: bool = False  # of rows that refer to its own: no question is about it
     is_of_time: bool = False  # the time of its row is made of it: nor about that
     is_of_key: bool = False  # it names the table that a key of its row refers to: nor about that
@@ -119,9 +120,13 @@ class TableDraft:
     def column(self, name: str) -> ColumnDraft:
         return next(column for column in self.columns if column.name == name)
 
+    def own_columns(self) -> list[ColumnDraft]:
+        """The columns without numbers of rows."""
+        return [column for column in self.columns if not column.is_row_number]
+
     def slot(self, name: str) -> int:
         """Position of a column in raw.t<i>."""
-        return self.source.column_names().index(name)
+        return self.source.slots[name]
 
     def every_key(self) -> list[ForeignKey]:
         return every_key(self.columns, self.foreign_keys)

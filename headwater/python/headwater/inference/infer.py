@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from headwater.facts.column_values import count_texts
 from headwater.facts.measure import column_facts
 from headwater.inference.clocks import read_counts
 from headwater.inference.computed import drop_computed
@@ -25,6 +26,7 @@ from headwater.inference.parent_times import (
     say_untimed,
     take_parent_times,
 )
+from headwater.inference.row_numbers import mark_row_numbers
 from headwater.inference.suggestions import (
     suggest_names_left_out,
     suggest_pairs,
@@ -86,6 +88,7 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     tasks; each step reads what those before it have settled."""
     nulls = {} if edited is None else _null_values(edited)
     tables = [_table_draft(connection, table, nulls) for table in data.tables]
+    mark_row_numbers(connection, tables)
     for table in tables:
         draft_primary_key(connection, table, tables)
     draft_foreign_keys(connection, tables)
@@ -150,8 +153,9 @@ def _table_draft(
 ) -> TableDraft:
     usable = set(source.usable_names())
     known = {name: nulls.get((source.name, name), ()) for name in usable}
+    counted = count_texts(connection, source)
     columns = [
-        ColumnDraft(name, column_facts(connection, source, slot, known[name]))
+        ColumnDraft(name, column_facts(connection, source, slot, known[name], counted.get(slot)))
         for slot, name in enumerate(source.column_names())
         if name in usable
     ]
@@ -163,7 +167,9 @@ def _draft_types(table: TableDraft) -> None:
     for column in table.columns:
         reason, checks = column.reason, column.checks
         column.checks = []
-        if column.name in referring or column.name in table.primary_key:
+        if column.is_row_number:
+            column.stype = "ignored"
+        elif column.name in referring or column.name in table.primary_key:
             key_type(table, column, refers=column.name in referring)
         else:
             draft_type(table, column)

@@ -43,6 +43,7 @@ ROWS_MIN = 50  # labelled
 CLASS_COUNT_MAX = 64
 CLASS_SHARE_MAX = 0.98  # of the largest class
 SAMPLE_ROWS = 20_000  # by which it is judged what gives a target away
+TOGETHER = 50  # columns that are read by one query
 COVERED = 0.5  # of these have the column
 TYPE_ORDER = ("boolean", "categorical", "numerical")
 NULL_SHARE_MIN = 0.02  # of a number that not every row gets, as an outcome is
@@ -321,11 +322,15 @@ def _told_by(connection: Connection, table: TableDraft, target: ColumnDraft) -> 
     step = target.facts.value_count // SAMPLE_ROWS + 1
     keys = ", ".join(table.value(name) for name in table.primary_key)
     sampled = f" AND hash({keys}) % {step} = 0" if step > 1 else ""
-    result = connection.execute(
-        f"SELECT {', '.join(selected)} FROM raw.t{table.source.index} "
-        f"WHERE {_value(table, target)} IS NOT NULL{sampled}"
-    ).fetchnumpy()
-    answers, *values = (_Values.of(array) for array in result.values())
+    found_values = []
+    for start in range(0, len(selected), TOGETHER):  # many at once are planned for seconds
+        some = ", ".join(selected[start : start + TOGETHER])
+        result = connection.execute(
+            f"SELECT {some} FROM raw.t{table.source.index} "
+            f"WHERE {_value(table, target)} IS NOT NULL{sampled}"
+        ).fetchnumpy()
+        found_values += [_Values.of(array) for array in result.values()]
+    answers, *values = found_values
     is_class = target.stype != "numerical"
     asked = answers.codes.astype(np.float64) if is_class else answers.numbers
     anchors = np.arange(asked.size)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from headwater.facts.column_facts import ColumnFacts
-from headwater.facts.measure import NEVER_VALUES
+from headwater.facts.column_values import NEVER_VALUES
 from headwater.facts.names import DATE_WORDS, is_id_name, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.metadata.parts import PARTIAL
 from headwater.metadata.review import Cost
+from headwater.notebook import listed
 from headwater.sources.source import SourceColumn
 from headwater.sources.value_sql import (
     NAIVE_TYPES,
@@ -23,6 +26,7 @@ MANY_COUNT_MAX = 1024  # of one whose values repeat often
 MANY_REPEATS_MIN = 50
 CODE_COUNT_MAX = 64  # distinct numbers that may be codes
 MILLISECONDS_FROM = 100_000_000_000  # a count since 1970 this large is not in seconds
+TEXTS_SHOWN = 6  # of texts among numbers
 DOUBTFUL_MIN = 5  # values such as 'none' that are worth a word
 CODE_WORDS = {"type", "class", "kind", "category", "status", "level", "code", "group", "gender"}
 # Written in digits, and yet nothing to calculate with.
@@ -48,8 +52,8 @@ def draft_type(table: TableDraft, column: ColumnDraft) -> None:
     if column.stype == "timestamp":
         column.format = facts.format
     if facts.nulls:
-        listed = ", ".join(f"{count:,} x '{text}'" for text, count in facts.nulls.items())
-        column.reason += f"; NULL is {listed}"
+        spellings = ", ".join(f"{count:,} x '{text}'" for text, count in facts.nulls.items())
+        column.reason += f"; NULL is {spellings}"
     _check(column, facts, source)
 
 
@@ -90,6 +94,8 @@ def _type(source: SourceColumn, column: ColumnDraft, facts: ColumnFacts) -> tupl
         return "timestamp", f"numbers that are times as {facts.format}"
     if kind == "VARCHAR" and facts.mostly(facts.time_count):
         what = "times" if facts.format is None else f"times as {facts.format}"
+        if facts.partial:
+            what = "dates, some of a month or a year"
         return "timestamp", _share(what, facts.time_count, count)
     if facts.time_count == count and column.counts is None:
         return "timestamp", f"declared {source.declared}" if source.declared else "times"
@@ -156,6 +162,11 @@ def _check_times(column: ColumnDraft, facts: ColumnFacts) -> None:
         if form.startswith("%Y%m%d"):
             days = f"{facts.smallest:.0f} to {facts.largest:.0f}"
             column.check(f"taken for times as {form}: {days}")
+        if facts.partial and form == PARTIAL:
+            column.check(
+                f"{facts.partial}: read as the last day that they may mean (format partial)",
+                Cost.FUTURE,
+            )
         if "%y" in form:
             column.check(f"times as {form}: of a year, 69 is 1969 and 68 is 2068")
     elif facts.has_two_formats:
@@ -186,6 +197,11 @@ def _unread_name(facts: ColumnFacts) -> str:
     )
 
 
+def _counted(texts: Mapping[str, int]) -> str:
+    """Texts with their counts, the most frequent of many."""
+    return listed([f"'{text}' ({count:,})" for text, count in texts.items()], TEXTS_SHOWN)
+
+
 def _repeats(facts: ColumnFacts, times: int = CATEGORY_REPEATS_MIN) -> bool:
     return facts.distinct_count * times <= facts.value_count
 
@@ -202,9 +218,16 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
         "boolean": facts.value_count - facts.word_count,
     }.get(column.stype, 0)
     if failing > 0 and not column.counts and source.type == "VARCHAR":
+        others = f": {_counted(facts.foreign)}" if facts.foreign else ""
         column.check(
             f"{failing:,} of {facts.value_count:,} values are not of type"
-            f" {column.stype} and become NULL"
+            f" {column.stype} and become NULL{others}"
+        )
+    elif facts.foreign and not facts.unread_times and column.stype in ("text", "categorical"):
+        count = facts.value_count - sum(facts.foreign.values())
+        column.check(
+            f"{count:,} of {facts.value_count:,} values are numbers or times, the others are "
+            f"{_counted(facts.foreign)}; if these mean NULL, set null_values and stype"
         )
     _check_times(column, facts)
     is_text = column.stype in ("text", "categorical")
@@ -218,16 +241,15 @@ def _check(column: ColumnDraft, facts: ColumnFacts, source: SourceColumn) -> Non
         )
     words = [text for text in facts.nulls if text not in NEVER_VALUES]
     if words:
-        listed = ", ".join(f"'{text}' ({facts.nulls[text]:,})" for text in words)
-        column.check(f"taken for NULL: {listed}")
+        column.check(f"taken for NULL: {_counted({text: facts.nulls[text] for text in words})}")
     doubtful = {
         text: count
         for text, count in facts.doubtful.items()
         if len(text) <= 2 or count >= max(DOUBTFUL_MIN, facts.value_count // 100)
     }
     if doubtful:
-        listed = ", ".join(f"'{text}' ({count:,})" for text, count in doubtful.items())
-        column.check(f"kept as a value: {listed}; if it means NULL, add it to null_values")
+        kept = _counted(doubtful)
+        column.check(f"kept as a value: {kept}; if it means NULL, add it to null_values")
     for text, count in facts.sentinels.items():
         column.check(
             f"{count:,} times are {text}; if that means never or not known, add it to null_values"

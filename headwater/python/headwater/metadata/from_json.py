@@ -21,6 +21,7 @@ from headwater.metadata.parts import (
     COLUMN_KEYS,
     CSV_KEYS,
     MICROSECONDS,
+    PARTIAL,
     SCHEMA_KEYS,
     SPLITS,
     TABLE_KEYS,
@@ -169,6 +170,8 @@ class Reader:
             null_values=self.strings(entry, "null_values", where),
             decimal=self.word(entry, "decimal", where, (".", ",")) or ".",
             skip=skip,
+            short_rows=self.flag(entry, "short_rows", where, default=False),
+            leave_out=self.strings(entry, "leave_out", where),
         )
         if marks["delimiter"] == "" or found.delimiter in (found.quote, found.decimal):
             self.problems.append(
@@ -232,10 +235,11 @@ class Reader:
             return None
 
     def time_format(self, entry: Mapping[str, Any], where: str) -> str | None:
-        """A strptime format; one without a year, month and day says no time."""
+        """A strptime format, or "partial"; one without a year, month and day says no time."""
         text = self.text(entry, "format", where)
-        if text is None:
-            return None
+        if text in (None, PARTIAL):
+            return text
+        assert text is not None
         marks = set(TIME_MARK.findall(text))
         unknown = marks - set(TIME_MARKS)
         if unknown:

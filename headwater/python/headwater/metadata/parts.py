@@ -30,6 +30,7 @@ MICROSECONDS = {
     "week": 604_800_000_000,
 }
 
+PARTIAL = "partial"  # the format of dates some of which lack their day, or month and day
 # In which numbers count from an epoch; Julian days have their own.
 TIME_UNITS = ("s", "ms", "us", "100ns", "ns", "day", "julian")
 # The keys of metadata.json, in the order in which they are written.
@@ -95,6 +96,8 @@ class CsvFormat:
     null_values: tuple[str, ...] = ()  # NULL where they stand unquoted, as an empty field is
     decimal: str = "."  # "," takes 1.234,5 for a number
     skip: int = 0  # lines before the header or the first row
+    short_rows: bool = False  # rows may lack their last fields, which are NULL
+    leave_out: tuple[str, ...] = ()  # the first fields of rows that are not read: Total
 
     def to_dict(self) -> dict[str, Any]:
         return _entry(self, CSV_KEYS)
@@ -113,7 +116,7 @@ class Column:
     null_values: tuple[str, ...] = ()
     unit: str | None = None  # of a timestamp that is a number, also in text: one of TIME_UNITS
     epoch: str | None = None  # the day from which it counts; None is 1970-01-01
-    format: str | None = None  # of a timestamp that is not ISO 8601: "%d.%m.%Y", "%Y%m%d"
+    format: str | None = None  # of a timestamp that is not ISO 8601: "%d.%m.%Y", "partial"
     taken_from: ColumnRef | None = None  # not of the source: a column of the row a key names
     expression: str | None = None  # not of the source: SQL of columns of its own row
     note: str = ""  # for people; read by nobody

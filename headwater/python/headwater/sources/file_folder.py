@@ -17,9 +17,10 @@ from headwater.errors import SourceError
 from headwater.metadata.parts import CsvFormat
 from headwater.metadata.selection import Selection
 from headwater.notebook import listed
-from headwater.sources.csv_detection import detect_csv
-from headwater.sources.csv_files import copy_csv, scan_of_csv
 from headwater.sources.database import Connection
+from headwater.sources.folder.csv_files import copy_csv, rows_notes, scan_of_csv
+from headwater.sources.folder.csv_rows import load_detected
+from headwater.sources.folder.first_bytes import check_first_bytes
 from headwater.sources.folder.part_union import NotPartsError, Parts, union_of
 from headwater.sources.folder.table_files import TABLE_ENDS, TableFiles, find_tables
 from headwater.sources.relbench import declare_keys, draft_tasks, holds_relbench
@@ -69,6 +70,8 @@ def load_folder(
             unread.append(f"{name}/ (its files lie deep, and the metadata have no such table)")
             continue
         tell(name)
+        for file in files.files:
+            check_first_bytes(file)
         try:
             tables.append(_load_table(connection, name, len(tables), files, formats, detect))
         except NotPartsError:
@@ -106,10 +109,10 @@ def _load_table(
         return _view_parquet(connection, name, index, files)
     if name in formats or not detect:
         form = formats.get(name, CsvFormat())
-        return copy_csv(connection, name, index, files.files, form, files.keys)
-    found, notes = detect_csv(connection, files.files)
-    table = copy_csv(connection, name, index, files.files, found, files.keys)
-    return replace(table, csv=found, notes=(*notes, *table.notes))
+        table = copy_csv(connection, name, index, files.files, form, files.keys)
+        notes = rows_notes(connection, name, files.files, form)
+        return replace(table, notes=(*table.notes, *notes))
+    return load_detected(connection, name, index, files.files, files.keys)
 
 
 def _view_parquet(connection: Connection, name: str, index: int, files: TableFiles) -> SourceTable:

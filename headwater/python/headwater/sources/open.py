@@ -13,7 +13,10 @@ from headwater.metadata.parts import CsvFormat
 from headwater.metadata.selection import Selection
 from headwater.notebook import listed
 from headwater.sources.database import Connection
+from headwater.sources.folder.first_bytes import SQLITE, check_first_bytes
 from headwater.sources.source import Source, SourceData, source_text
+
+Load = Callable[[Connection, Selection, Callable[[str], None]], SourceData]
 
 UNUSABLE_SHOWN = 3  # of the columns whose names cannot be used
 
@@ -60,9 +63,7 @@ def _without_unusable(data: SourceData) -> SourceData:
     return replace(data, tables=tuple(tables), notes=tuple(notes))
 
 
-def _loader(
-    source: Source, csv_formats: Mapping[str, CsvFormat], detect_csv: bool
-) -> Callable[[Connection, Selection, Callable[[str], None]], SourceData]:
+def _loader(source: Source, csv_formats: Mapping[str, CsvFormat], detect_csv: bool) -> Load:
     """Each kind is a file of its own, imported where it is used."""
     if isinstance(source, Mapping):
         from headwater.sources.frames import load_frames
@@ -77,11 +78,11 @@ def _loader(
     if scheme == "sqlite":
         from headwater.sources.sqlite_file import load_sqlite
 
-        return partial(load_sqlite, file_path(rest))
+        return partial(_load_file, partial(load_sqlite, path := file_path(rest)), path, SQLITE)
     if scheme == "duckdb":
         from headwater.sources.duckdb_file import load_duckdb
 
-        return partial(load_duckdb, file_path(rest))
+        return partial(_load_file, partial(load_duckdb, path := file_path(rest)), path, "")
     if scheme in ("postgresql", "postgres"):
         from headwater.sources.postgres import load_postgres
 
@@ -91,6 +92,26 @@ def _loader(
         "postgresql://host/database, duckdb:///file.duckdb, a folder of Parquet or CSV files, a "
         "RelBench cache folder, or a dict of tables"
     )
+
+
+def _load_file(
+    load: Load,
+    path: Path,
+    may_be: str,
+    connection: Connection,
+    selection: Selection,
+    tell: Callable[[str], None],
+) -> SourceData:
+    """The tables of a database file; if it cannot be read, its first bytes may name the reason.
+
+    They are not looked at before, as closing any descriptor of a file ends the locks that this
+    process has on it."""
+    try:
+        return load(connection, selection, tell)
+    except SourceError as error:
+        if error.__cause__ is not None:  # of the driver: the file is not locked by this process
+            check_first_bytes(path, may_be)
+        raise
 
 
 def file_path(rest: str) -> Path:

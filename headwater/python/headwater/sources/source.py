@@ -23,6 +23,7 @@ returns `SourceData`. What it must keep:
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,9 +72,14 @@ class SourceTable:
     primary_key: tuple[str, ...] = ()  # as the source declares it
     foreign_keys: tuple[Key, ...] = ()
     time_column: str | None = None
-    csv: CsvFormat | None = None  # as detected, where it was to be
+    csv: CsvFormat | None = None  # how its files are read, as described or detected
     notes: tuple[str, ...] = ()  # what is to be checked of it
     is_view: bool = False  # raw.t<i> reads the source each time; it has no rowid
+
+    @functools.cached_property
+    def slots(self) -> dict[str, int]:
+        """The position of each column by its name."""
+        return {column.name: slot for slot, column in enumerate(self.columns)}
 
     def column_names(self) -> list[str]:
         return [column.name for column in self.columns]

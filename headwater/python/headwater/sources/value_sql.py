@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Protocol
 
-from headwater.metadata.parts import Column, Table
+from headwater.metadata.parts import PARTIAL, Column, Table
 from headwater.metadata.schema import Schema
 from headwater.sources.source import SourceColumn, literal
 
@@ -34,6 +34,11 @@ COMMA_NUMBER_TEXT = "'[+-]?([0-9]+|[0-9]{1,3}([.][0-9]{3})+)(,[0-9]+)?'"  # 1.23
 ZONED_TEXT = r"'.*[0-9]:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)? *(Z|z|UTC|[+-][0-9]{2}(:?[0-9]{2})?)'"
 SPAN_TEXT = r"'\s*[0-9]{1,4}:[0-5][0-9]:[0-5][0-9]\s*'"  # the hours may be more than 24
 YEAR_TEXT = r"'^\s*[0-9]{4}'"  # a time that needs no format begins so
+# Dates without a day, or without a month: 1912-05, 1912-05-00, 1912, 1912-00-00, 1912-??-??.
+UNKNOWN_PART = r"(00?|[?]{1,2}|[xX]{2}|[uU]{2})"
+MONTH_TEXT = rf"'^([12][0-9]{{3}})[-/](0?[1-9]|1[0-2])([-/]{UNKNOWN_PART})?$'"
+YEAR_ALONE_TEXT = rf"'([12][0-9]{{3}})([-/]{UNKNOWN_PART}([-/]({UNKNOWN_PART}|[0-9]{{2}}))?)?'"
+DATE_TEXT = r"'[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}'"
 EXACT_DIGITS = 15  # decimal digits that a double has
 EXACT_LIMIT = "9007199254740991"
 
@@ -155,7 +160,9 @@ def to_timestamp(
     so are days that are counted. A format is of texts, and of the digits of numbers: 20240315. A
     unit or an epoch is of numbers, also in texts."""
     format = None if clock is None else clock.format
-    if format is not None and (type_name == "VARCHAR" or is_number_type(type_name)):
+    if format == PARTIAL and type_name == "VARCHAR":
+        stamp = from_local(f"CAST({_last_day(value)} AS TIMESTAMP)", zone)
+    elif format is not None and (type_name == "VARCHAR" or is_number_type(type_name)):
         text = canonical_text(value, type_name)
         stamp = f"CAST(try_strptime({text}, {literal(format)}) AS TIMESTAMP)"
         if "%z" not in format:
@@ -211,6 +218,17 @@ def _counted(value: str, clock: Clock | None, zone: str | None, *, is_whole: boo
     added = f" + {start}" if start else ""
     stamp = f"CASE WHEN {inside} THEN make_timestamp(CAST({count} AS BIGINT){added}) END"
     return from_local(stamp, zone) if unit == "day" else stamp
+
+
+def _last_day(text: str) -> str:
+    """SQL: the date in a text; a month or a year alone gives its last day, as any may be meant."""
+    month = f"regexp_replace({text}, {MONTH_TEXT}, '\\1-\\2-01')"
+    return (
+        f"CASE WHEN regexp_full_match({text}, {YEAR_ALONE_TEXT}) "
+        f"THEN TRY_CAST(substr({text}, 1, 4) || '-12-31' AS DATE) "
+        f"WHEN regexp_full_match({text}, {MONTH_TEXT}) THEN last_day(TRY_CAST({month} AS DATE)) "
+        f"WHEN regexp_full_match({text}, {DATE_TEXT}) THEN TRY_CAST({text} AS DATE) END"
+    )
 
 
 def _plain_zone(text: str) -> str:

@@ -101,7 +101,7 @@ def test_types_by_every_value(tmp_path: Path) -> None:
     assert table.column("moment").unit == "s"
     assert (
         table.column("almost").note
-        == "values: 1 of 20 values are not of type timestamp and become NULL"
+        == "values: 1 of 20 values are not of type timestamp and become NULL: 'x' (1)"
     )
 
 

@@ -282,7 +282,9 @@ def test_what_is_kept_although_it_may_mean_null_is_said() -> None:
 def test_text_that_nearly_always_parses_is_proposed_with_what_fails() -> None:
     column = column_of([*map(str, range(39)), "twelve"]).table("t").column("x")
     assert (column.stype, column.reason) == ("numerical", "39 of 40 are numbers")
-    assert column.checks == ["1 of 40 values are not of type numerical and become NULL"]
+    assert column.checks == [
+        "1 of 40 values are not of type numerical and become NULL: 'twelve' (1)"
+    ]
     assert column_of([*map(str, range(9)), "ten"]).table("t").column("x").stype == "text"
 
 

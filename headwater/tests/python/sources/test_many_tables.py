@@ -11,12 +11,13 @@ import pytest
 from databases import TinyDatabase, TinyTable, arrow_tables, write_parquet
 from headwater.cli.main import main
 from headwater.inference import draft as drafting
-from headwater.inference import overlaps, references
 from headwater.inference.draft import Draft
 from headwater.inference.infer import draft_schema, draft_source
+from headwater.inference.links import overlaps, references
 from headwater.inference.links.overlaps import ValueIndex, measure_overlap
 from headwater.metadata import review
 from headwater.sources.database import open_database
+from headwater.sources.key_values import NOTHING
 from headwater.sources.open import load_source
 
 ROWS = 60
@@ -78,7 +79,7 @@ def test_a_bound_is_the_overlap_where_no_sample_is_measured(
     monkeypatch.setattr(overlaps, "CHUNK_VALUES", 7)
     draft, counted = drafted(tmp_path / "a", many_tables(6))
     keys = [(table, name) for table in draft.tables for name in ("id", "code")]
-    index = ValueIndex(counted.connection, keys)
+    index = ValueIndex(counted.connection, keys, NOTHING)
     for table in draft.tables:
         for column in table.columns:
             shares = [
@@ -95,7 +96,8 @@ def test_keys_that_the_index_has_no_room_for_are_measured(
     monkeypatch.setattr(overlaps, "INDEX_VALUES", 3 * ROWS)
     assert draft_source(arrow_tables(many_tables(6))).to_dict() == expected
     draft, counted = drafted(tmp_path / "a", many_tables(6))
-    index = ValueIndex(counted.connection, [(table, "code") for table in draft.tables])
+    keys = [(table, "code") for table in draft.tables]
+    index = ValueIndex(counted.connection, keys, NOTHING)
     assert index.is_held.tolist() == [True, True, True, False, False, False]
     assert index.shares(draft.tables[5], "code").tolist() == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
 

@@ -16,6 +16,7 @@ from itertools import combinations
 
 from headwater.facts.names import own_key_score, reference_score
 from headwater.inference.draft import ColumnDraft, TableDraft
+from headwater.inference.links.near_misses import hold_alike, say_near_misses
 from headwater.inference.links.overlaps import Overlap, key_text, measure_overlap
 from headwater.inference.links.references import (
     CONTAINED,
@@ -24,7 +25,6 @@ from headwater.inference.links.references import (
     Key,
     ReferenceSearch,
 )
-from headwater.inference.near_misses import hold_alike, say_near_misses
 from headwater.metadata.parts import ColumnRef, ForeignKey
 from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, count_rows
@@ -50,7 +50,7 @@ def draft_primary_key(
     if table.source.row_count == 0:
         return
     best, best_score = None, 0
-    for position, column in enumerate(table.columns):
+    for position, column in enumerate(table.own_columns()):
         score = own_key_score(table.name, column.name, position)
         if score > best_score and _may_be_key(table, column) and column.facts.is_unique:
             if score == 1 and (position > 0 or table.source.row_count < 2):
@@ -73,7 +73,7 @@ def _nearly_key(table: TableDraft, tables: Sequence[TableDraft]) -> ColumnDraft 
     """The column that is named as the key of this table and of no other, though it may repeat."""
     scores = {
         column.name: own_key_score(table.name, column.name, position)
-        for position, column in enumerate(table.columns)
+        for position, column in enumerate(table.own_columns())
         if _may_be_key(table, column)
     }
     best = max(scores, key=lambda name: scores[name], default=None)
@@ -131,7 +131,7 @@ def _draft_composite_key(connection: Connection, table: TableDraft) -> None:
     """The shortest run of first columns that no two rows share, or hardly any two."""
     limit = _repeats_max(table)
     names: list[str] = []
-    for column in table.columns[:PREFIX_MAX]:
+    for column in table.own_columns()[:PREFIX_MAX]:
         facts = column.facts
         is_short = facts.mean_length <= KEY_LENGTH_MAX
         if not facts.is_full or not is_short or facts.integer_count < facts.number_count:
@@ -183,7 +183,7 @@ def draft_foreign_keys(connection: Connection, tables: Sequence[TableDraft]) -> 
     open_columns = [
         (table, column)
         for table in tables
-        for column in table.columns
+        for column in table.own_columns()
         if not _refers(table, column)
     ]
     # Of tables with one key in common, the one whose name the key has is referred to.

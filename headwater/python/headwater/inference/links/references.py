@@ -99,7 +99,7 @@ class ReferenceSearch:
         uses = Counter(
             candidate.key.number
             for table in tables
-            for column in table.columns
+            for column in table.own_columns()
             if column.foreign_key is None
             for candidate in self._candidates(table, column)
         )
@@ -218,7 +218,7 @@ def _unique_columns(parent: TableDraft) -> list[str]:
     """Columns a key may refer to: the primary key, other short ones without repetition, and one
     that is called as the table."""
     found = list(parent.primary_key) if len(parent.primary_key) == 1 else []
-    for column in parent.columns:
+    for column in parent.own_columns():
         facts = column.facts
         if column.name in found or not facts.is_unique or facts.time_count:
             continue

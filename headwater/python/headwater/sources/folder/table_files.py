@@ -25,7 +25,7 @@ from urllib.parse import unquote
 from headwater.errors import SourceError
 from headwater.files import check_regular
 from headwater.metadata.parts import SPLITS
-from headwater.sources.csv_files import csv_name, first_bytes, is_csv
+from headwater.sources.folder.csv_files import csv_name, first_bytes, is_csv
 from headwater.sources.folder.part_union import Keys
 
 DATA_ENDS = ".parquet, .csv, .tsv or .dat (the last three also with .gz or .zst)"

@@ -16,8 +16,14 @@ from itertools import islice
 from pathlib import Path
 
 from headwater.metadata.parts import CsvFormat
-from headwater.sources.csv_files import encoding_fault, first_bytes, read_rows, text_lines
 from headwater.sources.database import Connection
+from headwater.sources.folder.csv_files import (
+    encoding_fault,
+    first_bytes,
+    placed_rows,
+    read_rows,
+    text_lines,
+)
 
 ROWS = 500  # looked at
 LINES = 2_000
@@ -47,10 +53,16 @@ def detect_csv(connection: Connection, files: Sequence[Path]) -> tuple[CsvFormat
     rows = read_rows(connection, path, form, ROWS)
     if not rows:
         return form, notes
-    header = _has_header(rows)
+    # In joined exports a header stands again.
+    rows = rows[:1] + [row for row in rows[1:] if row != rows[0]]
+    width = _width(rows)
+    if any(len(row) > width for row in rows):
+        notes.append(f"rows of '{path.name}' end with a delimiter, which makes no column")
+    header = _has_header([_of_width(row, width) for row in rows])
     form = replace(form, header=header)
-    if header and len(_sound_names(rows[0])) < len(rows[0]):
-        form = replace(form, columns=_column_names(rows[0]))
+    if header and (len(_sound_names(rows[0])) < len(rows[0]) or width > len(rows[0])):
+        names = _column_names(_of_width(rows[0], width))
+        form = replace(form, columns=names, short_rows=width > len(rows[0]))
     body = rows[header:]
     if form.delimiter != "," and _has_decimal_comma(body):
         form = replace(form, decimal=",")
@@ -88,12 +100,25 @@ def _quote(lines: Sequence[str]) -> str:
     return "'" if len(quoted) > len(lines) // 2 else '"'
 
 
+def _width(rows: list[list[str]]) -> int:
+    """The fields of the widest row. DuckDB takes one empty field more in any row."""
+    count = len(rows[0])
+    widest = max(len(_without_empty_end(row)) for row in rows)
+    return max(map(len, rows)) if widest <= count < max(map(len, rows)) - 1 else count
+
+
+def _of_width(row: list[str], width: int) -> list[str]:
+    return row[:width] + [""] * (width - len(row))
+
+
 def _shape(connection: Connection, path: Path, form: CsvFormat) -> CsvFormat:
     """Delimiter and lines to skip: those by which most rows have one number of fields above 1."""
     best, best_score = form, (0.0, 0)
     for delimiter in DELIMITERS:
         tried = replace(form, delimiter=delimiter)
-        widths = [len(row) for row in read_rows(connection, path, tried, ROWS)]
+        placed = placed_rows(connection, path, tried, ROWS)
+        rows = [row for _, row in placed]
+        widths = [len(row) for row in rows]
         if not widths:
             return form
         width, count = Counter(widths).most_common(1)[0]
@@ -101,15 +126,50 @@ def _shape(connection: Connection, path: Path, form: CsvFormat) -> CsvFormat:
             continue
         share = count / len(widths)
         if (round(share, 2), width) > best_score:
-            skip = next(j for j, found in enumerate(widths) if found == width)
-            skip = skip if skip <= SKIP_MAX and len(widths) > 2 * skip else 0
+            skip, _ = placed[_first_row(rows, width)]
             best, best_score = replace(tried, skip=skip), (round(share, 2), width)
     return best
 
 
+def _first_row(rows: list[list[str]], width: int) -> int:
+    """The row with which the table begins: the first as wide as most, or a header before that."""
+    first = next(j for j, row in enumerate(rows) if len(row) == width)
+    if first > SKIP_MAX or len(rows) <= 2 * first:
+        return 0
+    return next((j for j in range(first) if _is_ragged_header(rows[j:], rows[first:])), first)
+
+
+def _is_ragged_header(rows: list[list[str]], rest: list[list[str]]) -> bool:
+    """Whether the first row names the columns of the others, though it has fewer fields, as each of
+    them ends with a delimiter, or more, as they lack their last fields.
+
+    rest: from the first row on that is as wide as most; it begins with no header of its own."""
+    header, body = rows[0], rows[1:]
+    names = header[: len(_without_empty_end(header))]
+    if len(names) < 2 or len(_sound_names(names)) < len(names) or _has_values(header):
+        return False
+    if any(_without_empty_end(row[len(header) :]) for row in body):
+        return False
+    columns = zip(*[row for row in rest[1:] if len(row) == len(rest[0])], strict=True)
+    is_header = any(_header_score(*pair) >= 2 for pair in zip(rest[0], columns, strict=False))
+    return _has_values(rest[0]) or not is_header
+
+
+def _without_empty_end(row: list[str]) -> list[str]:
+    """The fields of a row up to the last that is not empty."""
+    count = len(row)
+    while count and not row[count - 1].strip():
+        count -= 1
+    return row[:count]
+
+
+def _has_values(row: list[str]) -> bool:
+    return any(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) for cell in row)
+
+
 def _has_header(rows: list[list[str]]) -> bool:
     first, body = rows[0], rows[1:]
-    if any(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) for cell in first):
+    if _has_values(first):
         return False
     columns = zip(*[row for row in body if len(row) == len(first)], strict=True)
     score = sum(map(_header_score, first, columns), 0.0)
@@ -135,7 +195,7 @@ def _column_names(header: Sequence[str]) -> tuple[str, ...]:
 
 def _header_score(cell: str, values: Sequence[str]) -> float:
     """How much a cell of the first row looks unlike the values below it, positive or negative."""
-    kept = [value for value in values if value and value not in NULL_WORDS]
+    kept = [value for value in values if value not in NULL_WORDS and re.search(r"\w", value)]
     if not kept or not cell.strip():
         return 0.0
     typed = sum(bool(NUMBER.fullmatch(value) or DATE.fullmatch(value)) for value in kept)
@@ -158,11 +218,13 @@ def _form(text: str) -> tuple[int, str]:
 
 def _has_decimal_comma(rows: list[list[str]]) -> bool:
     columns = zip(*[row for row in rows if len(row) == len(rows[0])], strict=True)
-    kept = ([value for value in values if value] for values in columns)
-    return any(
-        any("," in value for value in values) and all(map(DECIMAL_COMMA.fullmatch, values))
-        for values in kept
-    )
+    for values in columns:
+        kept = [value for value in values if value]
+        numbers = [value for value in kept if re.search("[0-9]", value)]  # others may mean NULL
+        is_number = len(numbers) > len(kept) // 2 and all(map(DECIMAL_COMMA.fullmatch, numbers))
+        if is_number and any("," in value for value in numbers):
+            return True
+    return False
 
 
 def _bare_nulls(lines: Sequence[str], form: CsvFormat) -> tuple[str, ...]:

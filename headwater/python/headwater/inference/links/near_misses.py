@@ -88,12 +88,12 @@ def _near_misses(
     """The lines on keys that have half of a column's values only if they are written alike, each
     with its rank."""
     lines = []
-    own = key_parts(connection, table, (column.name,))
     count = column.facts.distinct_count
     for candidate in search.candidates(table, column, NEAR_SHARE):
         key = candidate.key
         if not is_text_type(key.table.kind(key.name)):
             continue
+        own = key_parts(connection, table, (column.name,))
         other = key_parts(connection, key.table, (key.name,))
 
         found = functools.partial(_found, connection, own, other)

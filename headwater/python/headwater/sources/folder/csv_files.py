@@ -15,9 +15,10 @@ import codecs
 import csv
 import gzip
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -27,7 +28,7 @@ from headwater.files import regular
 from headwater.metadata.parts import CsvFormat
 from headwater.sources.database import Connection, memory_bytes, one_row
 from headwater.sources.folder.part_union import Keys, Parts, Union, union_of
-from headwater.sources.source import SourceTable, copy_scan, literal
+from headwater.sources.source import SourceTable, copy_scan, literal, quote
 
 CSV_SUFFIXES = (".csv", ".tsv", ".dat")
 PACKED_SUFFIXES = ("", ".gz", ".zst")
@@ -36,6 +37,7 @@ CSV_BUFFER_LINES = 2  # lines of that size that have room in a buffer
 CSV_MEMORY_SHARE = 16  # a line takes at most this part of DuckDB's memory
 CHUNK_BYTES = 1 << 20
 SHOWN_CHARACTERS = 60
+SHORT_ROWS_SHOWN = 1_000  # whose texts are looked at
 
 
 def is_csv(path: Path) -> bool:
@@ -66,7 +68,8 @@ def copy_csv(
     try:
         union = _union(connection, name, files, form, keys, copies)
         try:
-            return replace(copy_scan(connection, name, index, union.scan), notes=union.notes)
+            table = copy_scan(connection, name, index, union.scan)
+            return replace(table, csv=form, notes=union.notes)
         except SourceError as error:
             kinds = (duckdb.InvalidInputException, duckdb.NotImplementedException)
             if not isinstance(error.__cause__, kinds):
@@ -85,9 +88,7 @@ def _union(
     copies: _Copies,
 ) -> Union:
     """The files as one table; by the names in their headers, unless the description has names."""
-    same = [files]
-    if form.header and not form.columns:
-        same = [[file] for file in files]
+    same = _of_one_header(files, form)
     types = [dict.fromkeys(_column_names(connection, some, form), "VARCHAR") for some in same]
     types = types if len(types) == len(files) else types * len(files)
 
@@ -97,23 +98,157 @@ def _union(
     return union_of(connection, Parts(name, files, types, keys or [{}] * len(files), read))
 
 
+def _of_one_header(files: Sequence[Path], form: CsvFormat) -> list[list[Path]]:
+    """Files that are read together: all if the description has the names of the columns."""
+    if form.header and not form.columns:
+        return [[file] for file in files]
+    return [list(files)]
+
+
 def scan_of_csv(
     connection: Connection, files: list[Path], form: CsvFormat, copies: _Copies | None = None
 ) -> str:
     """The table function that reads CSV files of one description, as SQL."""
     copies = copies or _Copies(connection, form)
-    names = ", ".join(literal(str(copies.utf8(file))) for file in files)
-    columns = ", ".join(
-        f"{literal(name)}: 'VARCHAR'" for name in _column_names(connection, files, form)
-    )
+    names = _column_names(connection, files, form)
+    scan = _read_csv(connection, files, form, copies, names)
+    if not form.leave_out:
+        return scan
+    listed = ", ".join(map(literal, form.leave_out))
+    return f"(SELECT * FROM {scan} WHERE coalesce({quote(names[0])}, '') NOT IN ({listed}))"
+
+
+def _read_csv(
+    connection: Connection,
+    files: Sequence[Path],
+    form: CsvFormat,
+    copies: _Copies,
+    names: Sequence[str],
+    options: str | None = None,
+) -> str:
+    """SQL that reads every row; options: of DuckDB, each with a comma behind it, in place of those
+    for short rows."""
+    if options is None:
+        # The parallel reader takes no short rows if a quoted field has several lines.
+        options = "null_padding = true, parallel = false, " if form.short_rows else ""
+    listed = ", ".join(literal(str(copies.utf8(file))) for file in files)
+    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     nulls = ", ".join(literal(text) for text in ("", *form.null_values))
     return (
-        f"read_csv([{names}], auto_detect = false, header = {str(form.header).lower()}, "
+        f"read_csv([{listed}], auto_detect = false, header = {str(form.header).lower()}, "
         f"delim = {literal(form.delimiter)}, quote = {literal(form.quote)}, "
         f"escape = {literal(form.escape if form.quote else '')}, skip = {form.skip}, "
         f"nullstr = [{nulls}], allow_quoted_nulls = false, "
-        f"hive_partitioning = false, {_limits(connection)}, columns = {{{columns}}})"
+        f"hive_partitioning = false, {options}{_limits(connection)}, columns = {{{columns}}})"
     )
+
+
+@dataclass(frozen=True)
+class ShortRows:
+    """Rows that lack their last fields."""
+
+    count: int
+    path: Path
+    lines: tuple[int, ...]  # of the first ones
+    texts: tuple[str, ...]
+    has_others: bool  # rows with another fault
+
+    def note(self) -> str:
+        verb = "row lacks its" if self.count == 1 else "rows lack their"
+        return (
+            f"{self.count:,} {verb} last fields, which are NULL "
+            f"(the first in line {self.lines[0]:,} of '{self.path.name}')"
+        )
+
+
+def find_short_rows(
+    connection: Connection, files: Sequence[Path], form: CsvFormat
+) -> ShortRows | None:
+    """The rows that lack their last fields, by a pass over the files."""
+    copies = _Copies(connection, form)
+    try:
+        parts = (
+            _short_rows(connection, some, form, copies) for some in _of_one_header(files, form)
+        )
+        found = [part for part in parts if part is not None]
+    finally:
+        copies.remove()
+    if not found:
+        return None
+    texts = [text for part in found for text in part.texts]
+    return replace(
+        found[0],
+        count=sum(part.count for part in found),
+        texts=tuple(texts[:SHORT_ROWS_SHOWN]),
+        has_others=any(part.has_others for part in found),
+    )
+
+
+def _short_rows(
+    connection: Connection, files: Sequence[Path], form: CsvFormat, copies: _Copies
+) -> ShortRows | None:
+    options = (
+        "ignore_errors = true, store_rejects = true, rejects_table = 'hw_rows', "
+        "rejects_scan = 'hw_scans', "
+    )
+    names = _column_names(connection, files, form)
+    try:
+        scan = _read_csv(connection, files, form, copies, names, options)
+        connection.execute(f"SELECT count(*) FROM {scan}").fetchall()
+        count, others = one_row(
+            connection,
+            "SELECT count(DISTINCT (file_id, line)), "
+            "count(*) FILTER (WHERE error_type <> 'MISSING COLUMNS') FROM hw_rows",
+        )
+        rows = connection.execute(
+            "SELECT DISTINCT file_id, line, file_path, csv_line FROM hw_rows "
+            f"JOIN hw_scans USING (scan_id, file_id) ORDER BY 1, 2 LIMIT {SHORT_ROWS_SHOWN}"
+        ).fetchall()
+        if not rows:
+            return None
+        path = copies.originals.get(Path(rows[0][2]), Path(rows[0][2]))
+        texts = tuple((row[3] or "").strip("\r\n") for row in rows)
+        return ShortRows(count, path, tuple(row[1] for row in rows), texts, others > 0)
+    finally:
+        for made in ("hw_rows", "hw_scans"):
+            connection.execute(f"DROP TABLE IF EXISTS {made}")
+
+
+def _left_out(
+    connection: Connection, files: Sequence[Path], form: CsvFormat, copies: _Copies
+) -> dict[str, int]:
+    """How many rows are left out, by their first field."""
+    names = _column_names(connection, files, form)
+    first = f"coalesce({quote(names[0])}, '')"
+    rows = connection.execute(
+        f"SELECT {first} AS v, count(*) FROM {_read_csv(connection, files, form, copies, names)} "
+        f"WHERE v IN ({', '.join(map(literal, form.leave_out))}) GROUP BY v"
+    ).fetchall()
+    return dict(rows)
+
+
+def rows_notes(
+    connection: Connection, name: str, files: Sequence[Path], form: CsvFormat
+) -> tuple[str, ...]:
+    """Rows that the description fills or leaves out, with counts."""
+    notes = []
+    short = find_short_rows(connection, files, form) if form.short_rows else None
+    if short is not None:
+        notes.append(f"table '{name}': {short.note()}")
+    if form.leave_out:
+        counts, copies = Counter[str](), _Copies(connection, form)
+        try:
+            for some in _of_one_header(files, form):
+                counts.update(_left_out(connection, some, form, copies))
+        finally:
+            copies.remove()
+        shown = ", ".join(f"{text!r} ({count:,})" for text, count in sorted(counts.items()))
+        if shown:
+            notes.append(
+                f"table '{name}': rows are left out by their first field ('leave_out' of "
+                f"its 'csv'): {shown}"
+            )
+    return tuple(notes)
 
 
 def _line_bytes(connection: Connection) -> int:
@@ -138,6 +273,13 @@ def _limits(connection: Connection) -> str:
 
 def read_rows(connection: Connection, path: Path, form: CsvFormat, count: int) -> list[list[str]]:
     """The first rows of a file as Python parses them, header included."""
+    return [row for _, row in placed_rows(connection, path, form, count)]
+
+
+def placed_rows(
+    connection: Connection, path: Path, form: CsvFormat, count: int
+) -> list[tuple[int, list[str]]]:
+    """The same with the number of lines before each; a blank line is not a row."""
     lines = islice(text_lines(connection, path, form.encoding), form.skip, None)
     doubled = form.escape in (form.quote, "")
     reader = csv.reader(
@@ -150,7 +292,11 @@ def read_rows(connection: Connection, path: Path, form: CsvFormat, count: int) -
     )
     try:
         with long_cells(_line_bytes(connection)):
-            return list(islice((row for row in reader if row), count))
+            placed = ((reader.line_num, row) for row in reader if row)
+            return [
+                (number - 1 - sum(cell.count("\n") for cell in row), row)
+                for number, row in islice(placed, count)
+            ]
     except csv.Error as error:
         if "field limit" in str(error):
             where = f"'{path}', line {form.skip + reader.line_num:,}"
@@ -223,6 +369,9 @@ class _Copies:
         """The file itself if its bytes are UTF-8, else a copy that is."""
         if _is_utf8(self.form.encoding):
             return path
+        for copy, original in self.originals.items():
+            if original == path:
+                return copy
         if path.suffix.lower() == ".zst":
             raise SourceError(f"'{path}' is compressed by Zstandard, and only as UTF-8 is it read")
         fault = encoding_fault(path, self.form.encoding)
@@ -252,7 +401,7 @@ def _column_names(
         if form.header:
             _check_header(path, first, form)
         if form.columns:
-            if first and len(first) != len(form.columns):
+            if first and not _fits(len(first), form):
                 raise SourceError(
                     f"'{path}' has {len(first)} fields in its first row, the metadata name "
                     f"{len(form.columns)} columns; correct the table's 'columns' or its 'csv'"
@@ -264,6 +413,11 @@ def _column_names(
             raise SourceError(f"'{path}' has another header than '{files[0]}': {list(first)}")
         found = first
     return form.columns or found
+
+
+def _fits(width: int, form: CsvFormat) -> bool:
+    """Whether a first row of so many fields is one of the described columns."""
+    return width == len(form.columns) or (form.short_rows and width < len(form.columns))
 
 
 def _check_header(path: Path, header: tuple[str, ...], form: CsvFormat) -> None:
@@ -296,8 +450,11 @@ def _reading_error(error: Exception, name: str, files: list[Path], copies: _Copi
     original = re.search(r"Original Line: (.*)", text)
     shown = original[1][:SHOWN_CHARACTERS] if original else ""
     if found:
+        is_short = int(found[2]) < int(found[1])
+        advice = "; if rows may lack their last fields, write 'short_rows' in the table's 'csv'"
         return SourceError(
             f"{where}: {found[2]} fields, table '{name}' has {found[1]} columns: {shown!r}"
+            + advice * is_short
         )
     if "unterminated quote" in text:
         return SourceError(
