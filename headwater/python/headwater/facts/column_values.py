@@ -214,7 +214,7 @@ class ColumnValues:
 
 def count_texts(connection: Connection, source: SourceTable) -> dict[int, dict[str, Any]]:
     """Counts of all texts of a table, by slot, in two queries: for a table of many columns and few
-    rows, where a query for each column costs more than its rows. Empty for any other table."""
+    rows, of which a query for each column costs more than its rows. Empty for any other table."""
     slots = [slot for slot, column in enumerate(source.columns) if column.type == "VARCHAR"]
     if len(slots) < MANY_COLUMNS or len(slots) * source.row_count > CELLS_MAX:
         return {}
@@ -245,7 +245,7 @@ def _number(source: SourceTable) -> str:
 
 
 def _other_measures(signs: Mapping[str, Any]) -> dict[str, str]:
-    """What is counted of texts that are not all numbers: only what their signs leave possible."""
+    """Other counts of texts that are not all numbers, if their signs leave them possible."""
     measures: dict[str, str] = {}
     if signs["leading_digit_count"] or signs["clock_count"]:
         measures["time_count"] = f"count({to_timestamp('v', 'VARCHAR')[0]})"
@@ -299,7 +299,7 @@ def _typed_measures(column: SourceColumn) -> dict[str, str]:
 
 
 WORD_MEASURES = {"word_count": f"count({to_boolean('v', 'VARCHAR')[0]})"}
-# Of texts `v` with digits, and the number `x` in each.
+# Counts of texts `v` with digits; `x` is the number in a text.
 TEXT_NUMBERS = {
     **_number_measures("x"), "padded_count": _matching("'[+-]?0[0-9].*'"), **WORD_MEASURES,
 }  # fmt: skip

@@ -402,7 +402,7 @@ def test_a_folder_named_like_a_partition_adds_no_column(tmp_path: Path, kind: st
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"id,x\n1,2\n3,4\n5\n", "line 4: 1 fields, table 't' has 2 columns"),
+        (b"id,x\n1,2\n3,4\nfive\n", "line 4: 1 fields, table 't' has 2 columns"),
         (b"", "has no header"),
     ],
 )
