@@ -85,15 +85,16 @@ class Below:
         """The table of the rows."""
         return self.path[-1][0]
 
-    def relation(self, above: TableDraft, names: Sequence[str], selected: str) -> str:
+    def relation(
+        self, above: TableDraft, names: Sequence[str], selected: str, step: int = 1
+    ) -> str:
         """SQL: a relation of the key of the row that is referred to, as `names`, and what is
-        selected of the rows, whose table is `b0` and the one between `b1`."""
+        selected of the rows, whose table is `b0` and the one between `b1`; step: of so many keys,
+        by their hash, the rows of one."""
         top, key = self.path[0]
         last = len(self.path) - 1
-        keys = ", ".join(
-            f"{key_text(top, column, f'b{last}.')} AS {name}"
-            for column, name in zip(key.columns, names, strict=True)
-        )
+        parts = [key_text(top, column, f"b{last}.") for column in key.columns]
+        keys = ", ".join(f"{part} AS {name}" for part, name in zip(parts, names, strict=True))
         sources = f"raw.t{self.table.source.index} b0"
         if last:
             table, up = self.path[1]
@@ -102,7 +103,8 @@ class Below:
                 for own, theirs in zip(up.columns, up.references, strict=True)
             )
             sources += f" JOIN raw.t{top.source.index} b1 ON {equal}"
-        return f"(SELECT {keys}, {selected} FROM {sources})"
+        sampled = f" WHERE hash({', '.join(parts)}) % {step} = 0" if step > 1 else ""
+        return f"(SELECT {keys}, {selected} FROM {sources}{sampled})"
 
 
 class Total(NamedTuple):
@@ -312,7 +314,7 @@ def _measure(
     sampled = f" WHERE hash({key}) % {step} = 0" if step > 1 else ""
     shown = ", ".join(f"{table.typed_value(c.name, 'a.')} AS s{j}" for j, c in enumerate(columns))
     sums = ", ".join(f"{t.sql} AS m{j}, {t.varies} AS d{j}" for j, t in enumerate(totals))
-    below_rows = below.relation(table, names, ", ".join(selected))
+    below_rows = below.relation(table, names, ", ".join(selected), step)
     result = connection.execute(
         f"WITH a AS (SELECT * FROM (SELECT {keys}, {shown} FROM raw.t{table.source.index} a)"
         f"{sampled}), b AS (SELECT {key}, {sums} FROM {below_rows} SEMI JOIN a USING ({key}) "
