@@ -313,6 +313,15 @@ def test_every_folder_of_the_field_has_an_entry_and_a_test() -> None:
     assert set(BY_HAND) == folders
 
 
+def test_the_guide_has_the_counts() -> None:
+    states = [entry["now"] for entry in BY_HAND.values()]
+    row = " | ".join(
+        str(count) for count in (*map(states.count, ("decided", "named")), len(states))
+    )
+    text = (ROOT / "docs" / "guides" / "real-data.md").read_text("utf-8")
+    assert f"| inputs that went wrong elsewhere | {row} |" in text
+
+
 DRAFTED = [name for name, entry in BY_HAND.items() if "tested_in" not in entry]
 
 
