@@ -32,7 +32,7 @@ from headwater.store.extreme_values import (
 
 FLOAT32_MIN = 1.1754943508222875e-38  # above 0
 REPEATS_MIN, NINES_REPEATS_MIN = 5, 3  # rows that have the far value
-OTHERS_MIN, NINES_OTHERS_MIN = 5, 2  # distinct values of the others
+OTHERS_MIN, NINES_OTHERS_MIN = 10, 2  # distinct values of the others
 FARNESS = 10  # the distance to the others, by their range
 COLUMNS_MAX, SAMPLE_ROWS = 100, 1_000  # asked at once; DuckDB is slower with more columns
 NINES = re.compile(r"9{3,}(\.(9+|25))?")

@@ -18,6 +18,7 @@ from headwater.store.store import Store
 TYPES = {
     "id": "INTEGER", "gamma": "DOUBLE", "drift": "DOUBLE", "power": "DOUBLE", "chance": "DOUBLE",
     "built": "INTEGER", "price": "DOUBLE", "tip": "DOUBLE", "sold": "INTEGER", "reading": "DOUBLE",
+    "pack": "INTEGER",
 }  # fmt: skip
 # Of 60 rows. Beyond what float32 holds: 2 of power. Too small for it: 3 of chance. Far from all
 # others: 6 of gamma (0.5 to 119.5), and 5 of built (1990 to 2019), which have nines; 7 of drift
@@ -34,6 +35,7 @@ ROWS = [
         0.0 if j % 2 else 10.0 + j / 6,  # not given is 0, and no more than 10 away
         90_000 if j == 40 else j % 50,  # once
         -9999.0 if j in (1, 2) else 20.0 + j,  # twice
+        (1, 2, 3, 5, 10, 200)[j % 6],  # one of few sizes
     )
     for j in range(60)
 ]
