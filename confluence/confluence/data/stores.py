@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confluence.config import Config
-from confluence.data.label_values import check_label_values
+from confluence.data.label_values import check_label_values, describe_unseen_classes
 from confluence.data.tasks import (
     NO_TIME,
     TRAIN,
@@ -289,6 +289,16 @@ def check_together(stores: Sequence[OpenStore]) -> None:
 def category_limit(stores: Sequence[OpenStore]) -> int:
     """L, most categories of a target of the run."""
     return max((task.category_limit for store in stores for task in store.tasks), default=1)
+
+
+def unseen_classes(stores: Sequence[OpenStore], cfg: Config) -> list[str]:
+    """A line for each task of which val or test has classes that train lacks."""
+    found = (
+        describe_unseen_classes(place.name, store.metadata, labels, cfg)
+        for store in stores
+        for place, labels in zip(store.places, store.labels, strict=True)
+    )
+    return [line for line in found if line is not None]
 
 
 def row_shape(stores: Sequence[OpenStore], cfg: Config) -> RowShape:

@@ -34,6 +34,7 @@ from confluence.data.stores import (
     category_limit,
     first_biases,
     row_shape,
+    unseen_classes,
 )
 from confluence.data.tasks import device_tables, parts_of
 from confluence.folder import checkpoint
@@ -184,6 +185,7 @@ class Session:
             "parts": self._parts(),
             "resident_texts": [s.sampler.text_mode == "numbers" for s in self.stores],
             "prebatched": [store.made and store.made.about for store in self.stores],
+            "unseen_classes": unseen_classes(self.stores, self.config),
         }
         if resume_step is not None:
             log.event("resume", step=resume_step, **place)
