@@ -126,6 +126,8 @@ class MadeBatches(Protocol):
 
     def next_train_batch(self) -> headwater.Batch: ...
 
+    def batch(self, split: str, k: int) -> headwater.Batch: ...
+
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
@@ -332,12 +334,25 @@ class Mixture:
 
     def next_batch(self) -> tuple[Any, int]:
         """The next batch and the number of its store."""
-        due = sum(self._counts) + 1
-        behind = [s * due - c for s, c in zip(self._shares, self._counts, strict=True)]
-        number = behind.index(max(behind))
+        number = self._due(self._counts)
         batch = self._samplers[number].next_train_batch()
         self._counts[number] += 1
         return batch, number
+
+    def _due(self, counts: Sequence[int]) -> int:
+        """The store of the next batch, after so many of each."""
+        due = sum(counts) + 1
+        behind = [s * due - c for s, c in zip(self._shares, counts, strict=True)]
+        return behind.index(max(behind))
+
+    def again(self, batches: range) -> Iterator[tuple[Any, int]]:
+        """Some batches of the whole stream, by number, wherever it stands; as `next_batch`."""
+        counts = [0] * len(self._samplers)
+        for k in range(batches.stop):
+            number = self._due(counts)
+            if k in batches:
+                yield self._samplers[number].batch("train", counts[number]), number
+            counts[number] += 1
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands; JSON-able."""
