@@ -4,6 +4,8 @@ Labels of one value teach nothing, and most metrics of a split of one value are 
 that ended in dashes and an accuracy of 1.000 is refused before it begins, with the counts of every
 split. Where seeds are dealt by hash, the message names a split_seed under which every split has
 two values, found with the sampler itself. A split whose labels are hidden is predicted, not scored.
+Labels beyond float32 are refused, too, and a split whose classes are all missing in train; if some
+are, a line reports them.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from confluence.config import Config
 from confluence.data.tasks import (
     NO_BATCHES,
     SPLITS,
+    TRAIN,
+    VAL,
     Labels,
     TaskError,
     find_task,
@@ -30,6 +34,8 @@ from confluence.data.tasks import (
 SPLIT_SEEDS = 500  # tried, from 0
 SEARCH_SECONDS = 5.0  # at most
 SHOWN_CHARACTERS = 40  # of a value
+SHOWN_CLASSES = 3  # of those that train lacks
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def check_label_values(
@@ -43,12 +49,75 @@ def check_label_values(
         store: with which a split_seed is looked for; None: the run has a pack of it.
     """
     entry = metadata["tasks"][find_task(metadata, name)]
+    _refuse_too_large(name, labels, entry)
     for split in dict.fromkeys(("train", scored or "train")):
         fault = _fault(split, labels, entry, metadata)
         if fault is not None:
             counts = "; ".join(f"{each} {_counts(labels, each, entry)}" for each in SPLITS)
             advice = _mending(store, name, split, metadata, labels, cfg)
             raise TaskError(f"task '{name}': {fault} ({counts}). {advice}")
+    text = describe_unseen_classes(name, metadata, labels, cfg)
+    if scored is not None and text is not None:
+        known = labels.is_known & (labels.splits == SPLITS[scored])
+        if known.any() and _is_unseen(labels, cfg)[known].all():
+            raise TaskError(f"{text}. Split '{scored}' has nothing else to be scored on")
+
+
+def describe_unseen_classes(
+    name: str, metadata: Mapping[str, Any], labels: Labels, cfg: Config
+) -> str | None:
+    """How many labels of val and test are of classes that train lacks; None if none are."""
+    entry = metadata["tasks"][find_task(metadata, name)]
+    if entry["target_stype"] != "categorical":
+        return None
+    is_unseen, counts = _is_unseen(labels, cfg), []
+    for split in ("test", "val"):
+        known = labels.is_known & (labels.splits == SPLITS[split])
+        if count := int(is_unseen[known].sum()):
+            counts.append(f"{count:,} of {int(known.sum()):,} labels of split '{split}'")
+    if not counts:
+        return None
+    classes, sizes = np.unique(labels.targets[is_unseen], return_counts=True)
+    largest = np.argsort(-sizes, kind="stable")[:SHOWN_CLASSES]
+    shown = ", ".join(
+        f"{_text(float(classes[k]), entry, metadata)} ({sizes[k]:,})" for k in largest
+    )
+    return (
+        f"task '{name}': {' and '.join(counts)} are of classes that train does not have,"
+        f" {classes.size:,} in all, such as {shown}: no training can teach them, and they count as"
+        " wrong answers. Give rare classes one name in the query, or give train some of them"
+        " (--split-column)"
+    )
+
+
+def _is_unseen(labels: Labels, cfg: Config) -> NDArray[np.bool_]:
+    """Which labels of val and test are of classes that no label has that is trained on."""
+    trained = np.isin(labels.splits, (TRAIN, VAL) if cfg.train_on_val else (TRAIN,))
+    seen = np.isin(labels.targets, labels.targets[trained & labels.is_known])
+    unseen: NDArray[np.bool_] = labels.is_known & ~seen & np.isin(labels.splits, [*SPLITS.values()])
+    return unseen
+
+
+def _refuse_too_large(name: str, labels: Labels, entry: Mapping[str, Any]) -> None:
+    """Raise if float32 does not hold some labels: the loss would not be finite."""
+    sizes = np.where(labels.is_known, np.abs(labels.targets), 0.0)
+    if entry["target_stype"] != "numerical" or not (too_large := sizes > FLOAT32_MAX).any():
+        return
+    counts = ", ".join(
+        f"{split} {int(too_large[labels.splits == number].sum()):,}"
+        for split, number in SPLITS.items()
+    )
+    example = labels.targets[int(sizes.argmax())]
+    target, mending = f"'{entry['target_column']}'", "let the query answer NULL for them"
+    if entry["kind"] == "cell":
+        target = f"{entry['anchor_table']}.{entry['target_column']}"
+        mending = 'add them to its "null_values" in the metadata'
+    raise TaskError(
+        f"task '{name}': {int(too_large.sum()):,} of {int(labels.is_known.sum()):,} labels in"
+        f" {target} are beyond what float32 holds (3.4e38), such as {example:g} ({counts}): no"
+        f" loss of them is finite. If they stand for no value, {mending}; else give them in a"
+        " larger unit"
+    )
 
 
 def has_two_values(labels: Labels, chosen: NDArray[np.bool_]) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confluence.config import Config
-from confluence.data.label_values import check_label_values
+from confluence.data.label_values import check_label_values, describe_unseen_classes
 from confluence.data.tasks import (
     NO_TIME,
     TRAIN,
@@ -125,6 +125,8 @@ class MadeBatches(Protocol):
     order: Any
 
     def next_train_batch(self) -> headwater.Batch: ...
+
+    def batch(self, split: str, k: int) -> headwater.Batch: ...
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -291,6 +293,16 @@ def category_limit(stores: Sequence[OpenStore]) -> int:
     return max((task.category_limit for store in stores for task in store.tasks), default=1)
 
 
+def unseen_classes(stores: Sequence[OpenStore], cfg: Config) -> list[str]:
+    """A line for each task of which val or test has classes that train lacks."""
+    found = (
+        describe_unseen_classes(place.name, store.metadata, labels, cfg)
+        for store in stores
+        for place, labels in zip(store.places, store.labels, strict=True)
+    )
+    return [line for line in found if line is not None]
+
+
 def row_shape(stores: Sequence[OpenStore], cfg: Config) -> RowShape:
     """The most cells of a row in any of the stores."""
     shapes = [read_row_shape(store.metadata, cfg) for store in stores]
@@ -322,12 +334,25 @@ class Mixture:
 
     def next_batch(self) -> tuple[Any, int]:
         """The next batch and the number of its store."""
-        due = sum(self._counts) + 1
-        behind = [s * due - c for s, c in zip(self._shares, self._counts, strict=True)]
-        number = behind.index(max(behind))
+        number = self._due(self._counts)
         batch = self._samplers[number].next_train_batch()
         self._counts[number] += 1
         return batch, number
+
+    def _due(self, counts: Sequence[int]) -> int:
+        """The store of the next batch, after so many of each."""
+        due = sum(counts) + 1
+        behind = [s * due - c for s, c in zip(self._shares, counts, strict=True)]
+        return behind.index(max(behind))
+
+    def again(self, batches: range) -> Iterator[tuple[Any, int]]:
+        """Some batches of the whole stream, by number, wherever it stands; as `next_batch`."""
+        counts = [0] * len(self._samplers)
+        for k in range(batches.stop):
+            number = self._due(counts)
+            if k in batches:
+                yield self._samplers[number].batch("train", counts[number]), number
+            counts[number] += 1
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands; JSON-able."""

@@ -109,6 +109,12 @@ class Replay:
         self._batches.expect(self.order[self._next + AHEAD - 1])
         return batch
 
+    def batch(self, split: str, k: int) -> headwater.Batch:
+        """Batch k of the stream, as `Sampler.batch`; only train has one."""
+        if split != "train":
+            raise ValueError(f"split is {split!r}, and only batches of train were made")
+        return self._batches[self.order[k]]
+
     def state_dict(self) -> dict[str, Any]:
         """Where the stream stands, as `Sampler.state_dict` has it; JSON-able. Once epochs repeat
         its positions are those of the last batch that was made."""

@@ -110,7 +110,7 @@ def make_page(out: Path, events: list[Event], opened: Mapping[str, headwater.Sto
     sections = [
         ("In short", _verdicts(results)),
         ("Evaluation", _evaluations(results)),
-        ("To check", _open_checks(out, place)),
+        ("To check", _list(place.get("unseen_classes", ())) + _open_checks(out, place)),
         ("Training", _tiles(events) + _curves(events)),
         ("Time of steps", _step_times(events)),
         ("Checkpoints", _checkpoints(out, events)),

@@ -14,7 +14,13 @@ from headwater.shared import say
 from confluence.config import AUTO, MEMORY_FRACTION, Config
 from confluence.config import preset as preset_config
 from confluence.data.planned_steps import with_steps
-from confluence.data.stores import OpenStore, TaskPlace, find_places, open_stores
+from confluence.data.stores import (
+    OpenStore,
+    TaskPlace,
+    find_places,
+    open_stores,
+    unseen_classes,
+)
 from confluence.data.tasks import TaskError
 from confluence.data.verification import verified_stores
 from confluence.folder import checkpoint
@@ -137,8 +143,18 @@ def train_with(
         cfg = with_kept_choices(cfg, out)
     lessons = _with_opened(lessons)
 
+    reported = set[str]()
+
+    def report(stores: Sequence[OpenStore]) -> None:
+        """Print, once and before the trials, which classes train lacks."""
+        for line in unseen_classes(stores, cfg) if current().is_first else ():
+            if line not in reported:
+                say(line)
+                reported.add(line)
+
     def check(stores: Sequence[OpenStore]) -> None:
         """Raise, before the trials, all that the training would."""
+        report(stores)
         record = _checked_record(out, with_steps(cfg, stores), stores)
         if current().is_first:
             step = checkpoint.newest_whole(out) if resume else None
@@ -149,6 +165,7 @@ def train_with(
         trial=lambda tried, stores: _session(tried, stores, out).trial(),
     )  # fmt: skip
     with _opened(cfg, lessons, out) as stores:
+        report(stores)
         if current().is_first:
             check_label_rows(stores, cfg)
         trees = lessons.trees and (lessons.pack is None or bool(lessons.paths))

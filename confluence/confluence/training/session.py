@@ -34,6 +34,7 @@ from confluence.data.stores import (
     category_limit,
     first_biases,
     row_shape,
+    unseen_classes,
 )
 from confluence.data.tasks import device_tables, parts_of
 from confluence.folder import checkpoint
@@ -44,6 +45,7 @@ from confluence.ranks.group import ALONE, AgreedStop, Group
 from confluence.ranks.stop import StopRequest, TrainingStopped
 from confluence.report.page import write_page
 from confluence.training.guard import evaluation_steps, is_over
+from confluence.training.largest_values import describe_largest
 from confluence.training.step import (
     Constants,
     Feed,
@@ -184,6 +186,7 @@ class Session:
             "parts": self._parts(),
             "resident_texts": [s.sampler.text_mode == "numbers" for s in self.stores],
             "prebatched": [store.made and store.made.about for store in self.stores],
+            "unseen_classes": unseen_classes(self.stores, self.config),
         }
         if resume_step is not None:
             log.event("resume", step=resume_step, **place)
@@ -345,13 +348,17 @@ class Session:
             self.mixture.next_batch, self.mixture.state_dict, *by_age,
             texts=[own.texts for own in self._tables], group=group, observer=log.observer,
         )  # fmt: skip
-        with memory_explained(cfg):
-            state = fit(
-                state, runner, feed,
-                steps=cfg.step_count, on_report=log.report, on_state=on_state,
-                should_stop=stop.ask,
-                is_due=lambda step: step in scored or _every(cfg.save_every, step),
-            )  # fmt: skip
+        try:
+            with memory_explained(cfg):
+                state = fit(
+                    state, runner, feed,
+                    steps=cfg.step_count, on_report=log.report, on_state=on_state,
+                    should_stop=stop.ask,
+                    is_due=lambda step: step in scored or _every(cfg.save_every, step),
+                )  # fmt: skip
+        except NonFiniteLossError as error:
+            cause = describe_largest(self.mixture.again(error.batches), self.stores, cfg)
+            raise NonFiniteLossError(f"{error}: {cause}", error.batches) from None
         if is_done:
             log.event(
                 "end", steps=len(log.losses), seconds=time.perf_counter() - started,

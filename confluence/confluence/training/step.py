@@ -48,7 +48,12 @@ from confluence.watch.observer import UNOBSERVED, Observer
 
 
 class NonFiniteLossError(FloatingPointError):
-    """The loss is NaN or infinite; the message names the step and the batch."""
+    """The loss is NaN or infinite; the message names the step and the batch, and in a run the
+    column whose values are the largest. batches: of the train stream, those of the step."""
+
+    def __init__(self, message: str, batches: range = range(0)) -> None:
+        super().__init__(message)
+        self.batches = batches
 
 
 @contextlib.contextmanager
@@ -427,9 +432,11 @@ class _Reader:
         self.pending = None
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
         if not np.isfinite(values["loss"] + values["gradient_norm"]):
+            batches = range((step - 1) * self._accumulate, step * self._accumulate)
             raise NonFiniteLossError(
-                f"loss is {values['loss']} at step {step} ({self._batches_of(step)}), gradient norm"
-                f" {values['gradient_norm']:.3g}, learning rate {values['learning_rate']:.3g}"
+                f"loss is {values['loss']} at step {step} ({_named(batches)}), gradient norm"
+                f" {values['gradient_norm']:.3g}, learning rate {values['learning_rate']:.3g}",
+                batches,
             )
         feed, started = self._feed, self._read_at
         self.restart()
@@ -445,13 +452,13 @@ class _Reader:
         self._fetched, self._waited, self._size = feed.fetch_seconds, feed.wait_seconds, size
         self._on_report(report)
 
-    def _batches_of(self, step: int) -> str:
-        """The train batches of a step: of the one store as `Sampler.batch` counts them, of several
-        as they were mixed."""
-        end = step * self._accumulate
-        if self._accumulate == 1:
-            return f"train batch {end - 1}"
-        return f"train batches {end - self._accumulate} to {end - 1}"
+
+def _named(batches: range) -> str:
+    """Train batches of a step: of the one store as `Sampler.batch` counts them, of several as they
+    were mixed."""
+    if len(batches) == 1:
+        return f"train batch {batches[0]}"
+    return f"train batches {batches[0]} to {batches[-1]}"
 
 
 @functools.lru_cache(maxsize=8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from small import opened_tasks
 
 import confluence
 from confluence.config import Config
+from confluence.data.stores import unseen_classes
 from confluence.data.tasks import SPLITS, US_PER_DAY, Labels, TaskError
 from confluence.data.verification import open_store
 from confluence.runs.backtest import _check_spans
 from confluence.runs.pipeline import check_scored
+from confluence.training import session
 
 # Rows 0 to 39 are for train, 40 to 49 for val, 50 to 59 for test where a column says so.
 PART = "CASE WHEN id < 40 THEN 'train' WHEN id < 50 THEN 'val' ELSE 'test' END AS part"
@@ -30,11 +33,16 @@ ANSWERS = {
     "flat": "CASE WHEN id < 50 THEN id ELSE 5 END",
     "word": "CASE WHEN id < 50 AND id % 2 = 0 THEN 'good' ELSE 'bad' END",
     "untold": "CASE WHEN id < 50 THEN id % 2 = 0 END",
+    "some": "CASE WHEN id IN (40, 41, 42) THEN 'c' WHEN id IN (50, 51) THEN 'd'"
+            " WHEN id % 2 = 0 THEN 'a' ELSE 'b' END",
+    "new": "CASE WHEN id < 50 THEN 'old ' || id % 2 ELSE 'new ' || id % 3 END",
+    "huge": "CASE WHEN id < 3 THEN 1e39 WHEN id = 45 THEN -1e300 ELSE id END",
 }  # fmt: skip
 KEYS = {"nobody": "id + 100", "unasked": "CASE WHEN id BETWEEN 40 AND 49 THEN id + 100 ELSE id END"}
 ANSWERS |= dict.fromkeys(KEYS, "id % 2 = 0")
-GIVEN = ("unasked", "late", "early", "unscored", "flat", "word", "untold")
+GIVEN = ("unasked", "late", "early", "unscored", "flat", "word", "untold", "some", "new", "huge")
 STYPES = {"nan": "numerical", "seven": "numerical", "flat": "numerical", "word": "categorical"}
+STYPES |= {"some": "categorical", "new": "categorical", "huge": "numerical"}
 
 
 def task_of(name: str) -> dict[str, Any]:
@@ -85,6 +93,12 @@ BY_PART = "(train 20 true, 20 false; val 5 true, 5 false; test "
          f" {BY_PART}10 NULL or NaN).{GIVEN_WRONG}"),
         ("true", "labels of split 'train' are true, there is nothing to learn from (train "),
         ("true", NO_SPLIT),
+        ("new", "10 of 10 labels of split 'test' are of classes that train does not have, 3 in all,"
+         " such as 'new 2' (4), 'new 0' (3), 'new 1' (3)"),
+        ("new", "(--split-column). Split 'test' has nothing else to be scored on"),
+        ("huge", "4 of 60 labels in 'answer' are beyond what float32 holds (3.4e38), such as"
+         " -1e+300 (train 3, val 1, test 0): no loss of them is finite. If they stand for no value,"
+         " let the query answer NULL for them; else give them in a larger unit"),
         ("null", "all labels of split 'train' are NULL or NaN, there is nothing to learn from"),
         ("nan", "all labels of split 'train' are NULL or NaN, there is nothing to learn from"),
         ("seven", "labels of split 'train' are 7, there is nothing to learn from"),
@@ -123,6 +137,35 @@ def test_labels_that_differ_are_no_fault(store: Path) -> None:
     check_scored(open_store(store), "even", Config(), "test")
     check_scored(open_store(store), "late", Config(), "val")
     check_scored(open_store(store), "flat", Config(), "train")
+    check_scored(open_store(store), "new", Config(), "val")
+    check_scored(open_store(store), "some", Config(), "test")
+
+
+IN_VAL = " and 3 of 10 labels of split 'val'"
+SOME = (
+    f"task 'some': 2 of 10 labels of split 'test'{IN_VAL} are of classes that train does not have,"
+    " 2 in all, such as 'c' (3), 'd' (2): no training can teach them, and they count as wrong"
+    " answers. Give rare classes one name in the query, or give train some of them (--split-column)"
+)
+WITH_VAL = SOME.replace(IN_VAL, "").replace("2 in all, such as 'c' (3),", "1 in all, such as")
+
+
+def test_classes_that_train_lacks_are_counted_before_the_training(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """All steps were trained without a word, which compiles; these ones end at the first."""
+
+    def ended(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    for cfg, lines in ((Config(), [SOME]), (Config(train_on_val=True), [WITH_VAL])):
+        with opened_tasks(store, ["some", "word"], cfg, num_prefetch=0) as stores:
+            assert unseen_classes(stores, cfg) == lines
+    monkeypatch.setattr(session.StepRunner, "step", ended)
+    with pytest.raises(KeyboardInterrupt):
+        confluence.train(store, task="some", out=tmp_path / "run", preset="tiny", steps=2)
+    assert capsys.readouterr().err.count(SOME) == 1
+    assert html.escape(SOME) in (tmp_path / "run" / "run.html").read_text()
 
 
 def test_ratios_that_deal_no_seed_of_a_run_are_refused(store: Path) -> None:

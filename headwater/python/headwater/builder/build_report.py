@@ -26,6 +26,7 @@ from headwater.store.dropped_seeds import SAME_DAY, empty_lines, reason_text
 from headwater.store.inspection import (
     NO_TIMES,
     bytes_text,
+    far_values_of,
     losses_of,
     no_times_reached,
     timeless_of,
@@ -91,7 +92,7 @@ class BuildReport:
                     f"{name} has no temporal column: its rows are shown at any time, though they "
                     f"point at {parents[0]}, which has one"
                 )
-        lines += timeless_of(self.metadata)
+        lines += timeless_of(self.metadata) + far_values_of(self.metadata)
         for task in tasks:
             for name, column in timed.items():
                 if column is not None and f"{name}.{column}" in task["hidden_columns"]:
@@ -354,6 +355,7 @@ def _tables(layout: Layout, edge_counts: dict[int, int]) -> list[dict[str, Any]]
                     for c in table.conversions
                 ],
                 "csv_bytes": table.csv_bytes,
+                **({"extremes": [e.to_json() for e in table.extremes]} if table.extremes else {}),
             }
         )
         row += table.row_count

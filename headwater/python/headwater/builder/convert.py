@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from headwater.builder.journal import Journal, restore
 from headwater.errors import HeadwaterError, SchemaError, SourceError, collected, raise_together
 from headwater.facts.column_facts import MOSTLY
+from headwater.facts.extremes import Numbers, find_extremes
 from headwater.metadata.parts import Column, Table
 from headwater.metadata.schema import Schema
 from headwater.sources.database import Connection, count_rows, one_row
@@ -48,6 +49,7 @@ from headwater.sources.value_sql import (
     to_timestamp,
     without_nulls,
 )
+from headwater.store.extreme_values import Extremes
 
 CSV_EXACT_ROWS, CSV_SAMPLE_ROWS = 32_768, 8_192  # of a table with more rows, about so many
 SCATTER_FACTOR, SCATTER_PRIME = 1_000_003, 16_777_213  # times 2^32 rows: below 2^63
@@ -83,6 +85,7 @@ class CanonicalTable:
     conversions: tuple[Conversion, ...]
     zero_count: int = 0  # categories in which a zero character was replaced
     alike: tuple[frozenset[Alike], ...] = ()  # by column, as its source and its type hold equal
+    extremes: tuple[Extremes, ...] = ()  # numbers next to which the others look the same
 
     @property
     def relation(self) -> str:
@@ -302,6 +305,7 @@ class _Converter:
             conversions=tuple(conversions),
             zero_count=sum(profile.zero_count for profile in self.profiles),
             alike=tuple(map(alike_by_type, self.sources)),
+            extremes=tuple(self.extremes(pairs)),
         )
 
     def fill(self, select: str, days: bool) -> None:
@@ -443,6 +447,20 @@ class _Converter:
                 reason = _reason(self.meaning(column), source.type)
                 found.append(Conversion(self.table.name, column.name, reason, lost, shown))
         return found
+
+    def extremes(self, pairs: list[tuple[str, str]]) -> list[Extremes]:
+        slots = [n for n, column in enumerate(self.table.columns) if column.stype == "numerical"]
+        columns = [
+            Numbers(
+                self.table.columns[slot].name,
+                pairs[slot][0],
+                plain_text(f"({self.value(slot)})", self.sources[slot]),
+                is_whole=pairs[slot][1] in INTEGER_TYPES,
+            )
+            for slot in slots
+        ]
+        typed = (f"rows.t{self.index}", [f"c{slot}" for slot in slots])
+        return find_extremes(self.connection, self.raw_relation, columns, typed)
 
     def csv_bytes(self, pairs: list[tuple[str, str]]) -> int:
         """Size of the table as CSV: its values as text, and what separates them. Printing every

@@ -43,6 +43,7 @@ from headwater.store.dropped_seeds import (
     UNTIMED,
     dropped_text,
 )
+from headwater.store.extreme_values import FLOAT32_MAX
 
 FOREVER_US = 9_223_372_036_854_775_807  # obs_time of a seed that sees everything
 DAY_US = MICROSECONDS["day"]
@@ -685,5 +686,9 @@ class _SeedMaker:
                 "WHERE target IS NOT NULL GROUP BY target ORDER BY count(*) DESC, target LIMIT 20"
             ).fetchall()
             return {"classes": dict(rows)}
-        query = f"SELECT quantile_disc(target, [0.0, 0.25, 0.5, 0.75, 1.0]) FROM {relation}"
-        return {"quantiles": list(one_row(self.connection, query)[0] or ())}
+        measures = "quantile_disc(target, [0.0, 0.25, 0.5, 0.75, 1.0])"
+        if self.task.target_stype == "numerical":
+            measures += f", count(*) FILTER (abs(target) > {FLOAT32_MAX!r})"
+        found, *beyond = one_row(self.connection, f"SELECT {measures} FROM {relation}")
+        balance = {"quantiles": list(found or ())}
+        return balance | ({"beyond_float32": beyond[0]} if any(beyond) else {})

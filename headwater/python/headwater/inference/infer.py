@@ -35,7 +35,7 @@ from headwater.inference.suggestions import (
 from headwater.inference.task_drafts import draft_tasks
 from headwater.inference.times import draft_doubtful_time, draft_times
 from headwater.inference.totals import draft_totals, drop_last_times
-from headwater.inference.types import draft_type, key_type
+from headwater.inference.types import check_extremes, draft_type, key_type
 from headwater.inference.zones import find_zone, read_local_times
 from headwater.metadata.check import csv_formats
 from headwater.metadata.review import Check, Cost
@@ -98,6 +98,7 @@ def draft_schema(connection: Connection, data: SourceData, edited: Schema | None
     read_counts(connection, tables)
     for table in tables:
         _draft_types(table)
+        check_extremes(connection, table)
     zone = find_zone(connection, tables)
     read_local_times(connection, tables)
     _draft_row_times(connection, tables)

@@ -7,18 +7,23 @@ from collections.abc import Mapping
 
 from headwater.facts.column_facts import ColumnFacts
 from headwater.facts.column_values import NEVER_VALUES
+from headwater.facts.extremes import Numbers, find_extremes
 from headwater.facts.names import DATE_WORDS, is_id_name, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.metadata.parts import PARTIAL
 from headwater.metadata.review import Cost
 from headwater.notebook import listed
+from headwater.sources.database import Connection
 from headwater.sources.source import SourceColumn
 from headwater.sources.value_sql import (
+    INTEGER_TYPES,
     NAIVE_TYPES,
     ZONED_TYPE,
     is_nested,
     is_number_type,
+    plain_text,
 )
+from headwater.store.extreme_values import extremes_text
 
 CATEGORY_COUNT_MAX = 256  # distinct values of a categorical column
 CATEGORY_REPEATS_MIN = 5  # rows per distinct value, on average
@@ -74,6 +79,23 @@ def key_type(table: TableDraft, column: ColumnDraft, *, refers: bool) -> None:
     column.stype = "identifier"
     column.reason = "foreign key" if refers else "primary key"
     column.reason += nulls[1] + nulls[2]
+
+
+def check_extremes(connection: Connection, table: TableDraft) -> None:
+    """Name the numbers next to which the others of their column become nearly the same."""
+    columns = [
+        Numbers(
+            column.name,
+            table.typed_value(column.name),
+            plain_text(table.value(column.name), table.source.columns[table.slot(column.name)]),
+            is_whole=table.kind(column.name) in INTEGER_TYPES,
+        )
+        for column in table.columns
+        if column.stype == "numerical"
+    ]
+    for found in find_extremes(connection, f"raw.t{table.source.index}", columns):
+        column = table.column(found.column)
+        column.check(f"{found.count:,} values {extremes_text(found.to_json())}")
 
 
 def _type(source: SourceColumn, column: ColumnDraft, facts: ColumnFacts) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from headwater.errors import nearest
 from headwater.metadata.parts import SPLITS, format_duration
+from headwater.store.extreme_values import FAR, extremes_text
 from headwater.store.rendering import aligned, time_text
 from headwater.store.store import Store, key_name, row_counts
 
@@ -143,7 +144,7 @@ def _losses(metadata: dict[str, Any]) -> list[str]:
         for entry in table["conversions"]:
             value = f"{name}.{entry['column']}"
             lines.append(f"{entry['count']:,} values of {value} became NULL: {entry['reason']}")
-    taken += timeless_of(metadata)
+    taken += timeless_of(metadata) + far_values_of(metadata)
     lines += losses_of(metadata)
     parts = ["", "as the metadata say:", *(f"  {line}" for line in taken)] if taken else []
     return parts + (["", "not taken as it was:", *(f"  {x}" for x in lines)] if lines else [])
@@ -216,6 +217,7 @@ def losses_of(metadata: dict[str, Any]) -> list[str]:
         if table["duplicates_dropped"]:
             count = table["duplicates_dropped"]
             lines.append(f"{count:,} rows of {table['name']} dropped: duplicate primary key")
+        lines += _extremes_of(table, is_far=False)
         for key in table["foreign_keys"]:
             if key["dangling"]:
                 name = key_name(table["name"], key)
@@ -230,7 +232,25 @@ def losses_of(metadata: dict[str, Any]) -> list[str]:
                 f"{task['bad_targets']:,} targets of task {task['name']} became NULL: not "
                 f"{task['target_stype']}"
             )
+        if task["kind"] == "derived" and (count := task.get("stats", {}).get("beyond_float32")):
+            lines.append(
+                f"{count:,} targets of task {task['name']} are beyond what float32 holds (3.4e38): "
+                "let the query answer NULL for them, or answer in a larger unit"
+            )
     return lines
+
+
+def far_values_of(metadata: Mapping[str, Any]) -> list[str]:
+    """Numbers that may stand for no value, as they are far from all others of their column."""
+    return [line for table in metadata["tables"] for line in _extremes_of(table, is_far=True)]
+
+
+def _extremes_of(table: Mapping[str, Any], *, is_far: bool) -> list[str]:
+    return [
+        f"{entry['count']:,} values of {table['name']}.{entry['column']} {extremes_text(entry)}"
+        for entry in table.get("extremes", ())  # which older stores do not have
+        if (entry["reason"] == FAR) == is_far
+    ]
 
 
 def open_windows_text(task: Mapping[str, Any], *, lost: bool = False) -> str | None:
