@@ -26,6 +26,7 @@ from headwater.sources.folder.csv_files import (
     find_short_rows,
     long_cells,
     read_rows,
+    short_note,
 )
 from headwater.sources.folder.part_union import Keys
 from headwater.sources.source import SourceTable, literal
@@ -36,6 +37,7 @@ MOSTLY = 0.9
 TOTALS_MAX = 50  # rows of sums
 TOTALS_SHARE = 0.2  # of the rows, at most
 TOTAL_WORDS_MAX = 3  # such as "grand total 2024"
+SUMMED_MIN = 3  # numbers but 0 in a sum without a word for it
 SUM_ERROR = 1e-4  # of a sum of rounded numbers
 KEY_TEXT, ANY_TEXT = "'[0-9]'", "'.'"  # of the rows whose first field is one
 TOTAL_WORDS = {
@@ -55,10 +57,10 @@ def load_detected(
         table = copy_csv(connection, name, index, files, form, keys)
     except SourceError:
         short = find_short_rows(connection, files, form)
-        if short is None or not _are_of_types(connection, files, form, short):
+        if not short or not all(_are_of_types(connection, form, rows) for rows in short):
             raise
         form = replace(form, short_rows=True)
-        notes.append(short.note())
+        notes.append(short_note(files, short))
         table = copy_csv(connection, name, index, files, form, keys)
     for find in (_repeated_header, _totals):
         texts, note = find(connection, table, files, form)
@@ -70,14 +72,12 @@ def load_detected(
     return replace(table, notes=(*notes, *table.notes))
 
 
-def _are_of_types(
-    connection: Connection, files: Sequence[Path], form: CsvFormat, short: ShortRows
-) -> bool:
+def _are_of_types(connection: Connection, form: CsvFormat, short: ShortRows) -> bool:
     """Whether the fields that short rows have are of the types of their columns. A row that a line
     feed without quotes cuts in two gives short rows, too, and they are not."""
     if short.has_others:
         return False
-    full = [row for row in read_rows(connection, files[0], form, ROWS)[form.header :] if row]
+    full = [row for row in read_rows(connection, short.files[0], form, ROWS)[form.header :] if row]
     width = max(map(len, full), default=0)
     columns = list(zip(*[row for row in full if len(row) == width], strict=True))
     typed = [j for j, values in enumerate(columns) if _typed(values) >= MOSTLY]
@@ -142,7 +142,8 @@ def _totals(
     connection: Connection, table: SourceTable, files: Sequence[Path], form: CsvFormat
 ) -> Found:
     """The last row, and others that begin alike, if they are the sums of the rows above them: they
-    begin with a word for it, or, if the others have keys, with none or a word."""
+    begin with a word for it, or, if the others have keys, with none or a word. Without a word for
+    it each of its numbers is a sum, of several."""
     relation, count = f"raw.t{table.index}", table.row_count
     if count < 3 or len(table.columns) < 2:
         return (), ""
@@ -161,7 +162,7 @@ def _totals(
     )
     if (others and not named) or alike > min(TOTALS_MAX, TOTALS_SHARE * count):
         return (), ""
-    sums = _sums(connection, table, form, is_alike)
+    sums = _sums(connection, table, form, is_alike, is_named=named)
     verb = "the last row begins" if alike == 1 else f"{alike} rows begin"
     rows = f"{verb} with {first!r}"
     if sums:
@@ -179,27 +180,31 @@ def _totals(
 
 
 def _sums(
-    connection: Connection, table: SourceTable, form: CsvFormat, is_total: str
+    connection: Connection, table: SourceTable, form: CsvFormat, is_total: str, *, is_named: bool
 ) -> dict[str, float]:
     """Numbers of total rows that are the sums of their columns in the other rows, by column."""
     relation = f"raw.t{table.index}"
     slots = range(1, len(table.columns))
     cells = connection.execute(f"SELECT * FROM {relation} WHERE {is_total}").fetchall()
-    found = {}
+    found: dict[str, float] = {}
+    is_trivial = True  # one flag among zeros is their sum
     for slot in slots:
         numbers = [_number(row[slot], form) for row in cells if row[slot] is not None]
         if not numbers or None in numbers:
             continue
         value, _ = to_numerical(f"c{slot}", "VARCHAR", decimal=form.decimal)
-        count, typed, total = one_row(
+        count, typed, total, summed = one_row(
             connection,
-            f"SELECT count(c{slot}), count({value}), sum({value}) FROM {relation} "
-            f"WHERE NOT ({is_total})",
+            f"SELECT count(c{slot}), count({value}), sum({value}), "
+            f"count(*) FILTER (WHERE {value} <> 0) FROM {relation} WHERE NOT ({is_total})",
         )
         own = sum(number for number in numbers if number is not None)
         if count == typed and total and abs(own - total) <= SUM_ERROR * abs(total):
             found[table.columns[slot].name] = own
-    return found
+            is_trivial = is_trivial and summed < SUMMED_MIN
+        elif not is_named:
+            return {}
+    return {} if is_trivial and not is_named else found
 
 
 def _number(cell: Any, form: CsvFormat) -> float | None:
