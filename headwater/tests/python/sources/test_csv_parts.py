@@ -120,6 +120,40 @@ def test_each_part_may_end_with_its_total(tmp_path: Path) -> None:
     assert sorted(row["nr"] for row in built(tmp_path, draft)[0]) == list(range(1, 19))
 
 
+ITEMS = {
+    # 2 + 4 = 6 and 8 + 10 = 18, together 24.
+    "subtotals and a total": (
+        "N,a,2\nN,b,4\nSubtotal,,6\nS,c,8\nS,d,10\nSubtotal,,18\nGrand total,,24\n",
+        ("Grand total", "Subtotal"),
+    ),
+    "a total before another row": ("N,a,2\nN,b,4\nS,c,8\nTotal,,14\nnone,e,0\n", ("Total",)),
+    "a company of that name": ("N,a,2\nN,b,4\nTotal,c,6\nS,d,10\n", ()),
+    "a total of other rows": ("N,a,2\nN,b,4\nTotal,,7\nS,d,10\n", ()),
+    "a total of one row": ("N,a,2\nSubtotal,,2\nS,d,10\nS,e,1\n", ()),
+}
+
+
+@pytest.mark.parametrize("way", ITEMS)
+def test_totals_anywhere_are_the_sums_of_rows_above(tmp_path: Path, way: str) -> None:
+    text, texts = ITEMS[way]
+    draft = drafted(tmp_path, {"a.csv": "region,shop,price\n" + text})
+    assert form_of(draft).leave_out == texts
+    left = sum(line.startswith(texts) for line in text.splitlines()) if texts else 0
+    assert draft.table("sale").source.row_count == text.count("\n") - left
+
+
+@pytest.mark.parametrize("part", ["a.csv", "b.csv"])
+def test_a_total_of_one_part_is_the_sum_of_its_rows(tmp_path: Path, part: str) -> None:
+    """2 + 4 + ... + 18 = 90, and 20 + ... + 36 = 252."""
+    header, form = "nr,shop,price", "{key},s,{price}"
+    parts = {"a.csv": lines(header, form, 1), "b.csv": lines(header, form, 10)}
+    parts[part] += f"Total,,{90 if part == 'a.csv' else 252}\n"
+    draft = drafted(tmp_path, {**parts})
+    assert form_of(draft) == CsvFormat(leave_out=("Total",))
+    assert any("1 row begins with 'Total' and has the sum" in c for c in draft.every_check())
+    assert draft.table("sale").source.row_count == 18
+
+
 def test_a_flag_among_zeros_is_no_total(tmp_path: Path) -> None:
     """Of ten wards one other has the flag, so the last has the sum."""
     rows = [f"W{key},{key},{int(key == 3)}" for key in range(1, 10)]

@@ -3,8 +3,8 @@
 Exports lack last fields that are empty, are joined with the header of each, or end with the sums of
 their columns. Each is taken as such by evidence only: the fields of a short row are of the types of
 their columns, a repeated header is the header in every field, and a total is the sum of the other
-rows. The description then has it (`short_rows`, `leave_out`), so that a build does the same, and a
-note counts the rows.
+rows, or of those above it. The description then has it (`short_rows`, `leave_out`), so that a
+build does the same, and a note counts the rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from headwater.errors import SourceError
 from headwater.metadata.parts import CsvFormat
-from headwater.sources.database import Connection, one_row
+from headwater.sources.database import Connection, count_rows, one_row
 from headwater.sources.folder.csv_detection import DATE, NUMBER, detect_csv
 from headwater.sources.folder.csv_files import (
     ShortRows,
@@ -26,6 +26,7 @@ from headwater.sources.folder.csv_files import (
     find_short_rows,
     long_cells,
     read_rows,
+    scan_of_csv,
     short_note,
 )
 from headwater.sources.folder.part_union import Keys
@@ -36,6 +37,7 @@ ROWS = 500  # looked at
 MOSTLY = 0.9
 TOTALS_MAX = 50  # rows of sums
 TOTALS_SHARE = 0.2  # of the rows, at most
+TOTAL_LENGTH_MAX = 40
 TOTAL_WORDS_MAX = 3  # such as "grand total 2024"
 SUMMED_MIN = 3  # numbers but 0 in a sum without a word for it
 SUM_ERROR = 1e-4  # of a sum of rounded numbers
@@ -64,6 +66,9 @@ def load_detected(
         table = copy_csv(connection, name, index, files, form, keys)
     for find in (_repeated_header, _totals):
         texts, note = find(connection, table, files, form)
+        if find is _totals and not texts:
+            found = _totals_of_rows_above(connection, table, files, form)
+            texts, note = found if found is not None else (texts, note)
         if texts:
             form = replace(form, leave_out=(*form.leave_out, *texts))
             connection.execute(f"DROP TABLE raw.t{index}")
@@ -177,6 +182,65 @@ def _totals(
             f"{first!r} in 'leave_out' of the table's 'csv'"
         )
     return (), ""
+
+
+def _totals_of_rows_above(
+    connection: Connection, table: SourceTable, files: Sequence[Path], form: CsvFormat
+) -> Found | None:
+    """Rows anywhere that begin with a word for a total, if each has the sum of the rows above it:
+    from the one before it on, or from the first row of its file or of the table on."""
+    relation = f"raw.t{table.index}"
+    rows = connection.execute(
+        f"SELECT rowid, * FROM {relation} WHERE length(c0) <= {TOTAL_LENGTH_MAX} "
+        f"AND regexp_matches(c0, {literal('(?i)' + '|'.join(TOTAL_WORDS))}) "
+        f"ORDER BY 1 LIMIT {TOTALS_MAX + 1}"
+    ).fetchall()
+    is_few = 0 < len(rows) <= min(TOTALS_MAX, table.row_count / 2)
+    if not is_few or not all(_is_total_word(row[1]) for row in rows):
+        return None
+    starts = [0]
+    for file in files[:-1]:
+        scan = scan_of_csv(connection, file, form)
+        starts.append(starts[-1] + count_rows(connection, f"SELECT count(*) FROM {scan}"))
+    places = [row[0] for row in rows]
+    for place, _, *cells in rows:
+        begins = {0, max(start for start in starts if start <= place)}
+        begins |= {max((other + 1 for other in places if other < place), default=0)}
+        above = [f"rowid >= {begin} AND rowid < {place}" for begin in begins]
+        if not any(_are_sums(connection, table, form, cells, places, rule) for rule in above):
+            return None
+    texts = tuple(sorted({row[1] for row in rows}))
+    verb, has = ("row begins", "has the sum") if len(rows) == 1 else ("rows begin", "have the sums")
+    return texts, (
+        f"{len(rows)} {verb} with {' or '.join(map(repr, texts))} and {has} of rows above: left "
+        "out by 'leave_out' of the table's 'csv'"
+    )
+
+
+def _are_sums(
+    connection: Connection,
+    table: SourceTable,
+    form: CsvFormat,
+    cells: Sequence[Any],
+    places: Sequence[int],
+    above: str,
+) -> bool:
+    """Whether a cell is the sum of its column in several rows, those at `places` aside. A row with
+    another text is one of the others: a company called Total has a country."""
+    if any(cell and _number(cell, form) is None and not _is_total_word(cell) for cell in cells):
+        return False
+    numbers = [_number(cell, form) if cell else None for cell in cells]
+    slots = [slot for slot, number in enumerate(numbers, 1) if number]
+    for slot in slots:
+        value, _ = to_numerical(f"c{slot}", "VARCHAR", decimal=form.decimal)
+        count, total = one_row(
+            connection,
+            f"SELECT count({value}), sum({value}) FROM raw.t{table.index} "
+            f"WHERE {above} AND rowid NOT IN ({', '.join(map(str, places))})",
+        )
+        if count > 1 and abs(float(numbers[slot - 1] or 0) - total) <= SUM_ERROR * abs(total):
+            return True
+    return False
 
 
 def _sums(
