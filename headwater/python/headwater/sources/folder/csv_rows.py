@@ -29,7 +29,7 @@ from headwater.sources.folder.csv_files import (
     scan_of_csv,
     short_note,
 )
-from headwater.sources.folder.part_union import Keys
+from headwater.sources.folder.part_union import Keys, NotPartsError
 from headwater.sources.source import SourceTable, literal
 from headwater.sources.value_sql import to_numerical
 
@@ -57,6 +57,8 @@ def load_detected(
     form, notes = detect_csv(connection, files)
     try:
         table = copy_csv(connection, name, index, files, form, keys)
+    except NotPartsError:
+        raise
     except SourceError:
         short = find_short_rows(connection, files, form)
         if not short or not all(_are_of_types(connection, form, rows) for rows in short):
