@@ -50,7 +50,7 @@ def foreign_texts(asked: ColumnValues, facts: ColumnFacts, known: dict[str, int]
         and is_half
         and len(words) == 1
         and all(count >= REPEATS_MIN for count in words.values())
-        and not any(map(str.isdigit, "".join(words)))
+        and not any(map(str.isnumeric, "".join(words)))
     )
     if rest.padded_count and not is_time:  # codes
         return ForeignTexts()

@@ -97,7 +97,7 @@ class CsvFormat:
     decimal: str = "."  # "," takes 1.234,5 for a number
     skip: int = 0  # lines before the header or the first row
     short_rows: bool = False  # rows may lack their last fields, which are NULL
-    leave_out: tuple[str, ...] = ()  # the first fields of rows that are not read: Total
+    leave_out: tuple[str, ...] = ()  # values of the first column, whose rows are not read: Total
 
     def to_dict(self) -> dict[str, Any]:
         return _entry(self, CSV_KEYS)

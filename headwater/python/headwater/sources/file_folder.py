@@ -18,7 +18,12 @@ from headwater.metadata.parts import CsvFormat
 from headwater.metadata.selection import Selection
 from headwater.notebook import listed
 from headwater.sources.database import Connection
-from headwater.sources.folder.csv_files import copy_csv, rows_notes, scan_of_csv
+from headwater.sources.folder.csv_files import (
+    copy_csv,
+    rows_notes,
+    scan_of_csv,
+    unpacked_head,
+)
 from headwater.sources.folder.csv_rows import load_detected
 from headwater.sources.folder.first_bytes import check_first_bytes
 from headwater.sources.folder.part_union import NotPartsError, Parts, union_of
@@ -71,7 +76,7 @@ def load_folder(
             continue
         tell(name)
         for file in files.files:
-            check_first_bytes(file)
+            check_first_bytes(file, unpacked=unpacked_head(connection, file))
         try:
             tables.append(_load_table(connection, name, len(tables), files, formats, detect))
         except NotPartsError:
@@ -107,12 +112,20 @@ def _load_table(
 ) -> SourceTable:
     if files.files[0].suffix == ".parquet":
         return _view_parquet(connection, name, index, files)
+    files = _without_empty(files)
     if name in formats or not detect:
         form = formats.get(name, CsvFormat())
         table = copy_csv(connection, name, index, files.files, form, files.keys)
         notes = rows_notes(connection, name, files.files, form)
         return replace(table, notes=(*table.notes, *notes))
     return load_detected(connection, name, index, files.files, files.keys)
+
+
+def _without_empty(files: TableFiles) -> TableFiles:
+    """Without the files of no bytes that Spark and others write for parts without rows."""
+    kept = [j for j, file in enumerate(files.files) if file.stat().st_size] or [0]
+    keys = [files.keys[j] for j in kept]
+    return replace(files, files=[files.files[j] for j in kept], keys=keys)
 
 
 def _view_parquet(connection: Connection, name: str, index: int, files: TableFiles) -> SourceTable:
@@ -140,7 +153,7 @@ def scan_of(connection: Connection, path: Path) -> str:
     """The table function that reads one Parquet or plain CSV file, such as a label table."""
     if path.suffix == ".parquet":
         return _scan_of_parquet([path])
-    return scan_of_csv(connection, [path], CsvFormat())
+    return scan_of_csv(connection, path, CsvFormat())
 
 
 def _scan_of_parquet(files: list[Path]) -> str:

@@ -93,12 +93,12 @@ def test_few_texts_that_become_null_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "numbers"),
-    [("K", range(1, 13)), ("90+", range(18, 90)), ("12a", range(1, 100))],
+    [("K", range(1, 13)), ("90+", range(18, 90)), ("12a", range(1, 100)), ("½", NUMBERS)],
 )
 def test_a_text_that_may_be_a_value_stays(
     tmp_path: Path, text: str, numbers: Sequence[int]
 ) -> None:
-    """Kindergarten before the school years, an open end, a house."""
+    """Kindergarten before the school years, an open end, a house, a half."""
     values = mixed(text, 10, [numbers[j % len(numbers)] for j in range(200)])
     column = column_of(tmp_path, values)
     assert column.null_values == ()

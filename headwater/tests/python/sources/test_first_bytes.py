@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import duckdb
 import pytest
 from headwater.errors import SourceError
 from headwater.inference.infer import infer
@@ -61,6 +62,19 @@ def test_so_is_a_database(tmp_path: Path, scheme: str, data: bytes) -> None:
     (tmp_path / "a.db").write_bytes(data)
     with pytest.raises(SourceError, match=r"a\.db' is (a Git LFS pointer|an HTML page)"):
         infer(f"{scheme}:///{tmp_path / 'a.db'}")
+
+
+def test_a_zstandard_file_is_judged_by_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "page.txt").write_bytes(PAGE)
+    target = tmp_path / "a.csv.zst"
+    duckdb.sql(
+        f"COPY (FROM read_csv('{tmp_path / 'page.txt'}', header = false, delim = '', quote = '', "
+        "escape = '', auto_detect = false, columns = {'line': 'VARCHAR'})) "
+        f"TO '{target}' (FORMAT csv, HEADER false, COMPRESSION zstd)"
+    )
+    (tmp_path / "page.txt").unlink()
+    with pytest.raises(SourceError, match="zst' is an HTML page"):
+        infer(tmp_path)
 
 
 def test_a_file_that_is_left_out_is_not_looked_at(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from headwater.errors import SourceError
 from headwater.metadata.parts import CsvFormat
 from headwater.sources.database import Connection
 from headwater.sources.folder.csv_files import (
@@ -85,6 +86,13 @@ def _encoding(files: Sequence[Path], notes: list[str]) -> str:
         if fault is not None:
             # Windows-1252 has letters and quotes where Latin-1 has control characters.
             found = "latin-1" if encoding_fault(path, "cp1252") else "cp1252"
+            others = (file for file in files if encoding_fault(file, "ascii"))
+            other = next((file for file in others if not encoding_fault(file, "utf-8")), None)
+            if other is not None:
+                raise SourceError(
+                    f"{fault.partition(';')[0]}, and '{other}' is: the files of a table have one "
+                    "encoding, so write one of them anew, or move it to a folder of its own"
+                )
             notes.append(
                 f"{fault.partition(';')[0]}: taken for {found}, so check letters with accents"
             )

@@ -14,12 +14,13 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -37,6 +38,7 @@ CSV_BUFFER_LINES = 2  # lines of that size that have room in a buffer
 CSV_MEMORY_SHARE = 16  # a line takes at most this part of DuckDB's memory
 CHUNK_BYTES = 1 << 20
 SHOWN_CHARACTERS = 60
+HEAD_LINES = 20  # of a .zst file, by which its kind is judged
 SHORT_ROWS_SHOWN = 1_000  # whose texts are looked at
 
 
@@ -87,35 +89,50 @@ def _union(
     keys: Sequence[Keys],
     copies: _Copies,
 ) -> Union:
-    """The files as one table; by the names in their headers, unless the description has names."""
-    same = _of_one_header(files, form)
-    types = [dict.fromkeys(_column_names(connection, some, form), "VARCHAR") for some in same]
-    types = types if len(types) == len(files) else types * len(files)
+    """The files as one table, by the names of their columns."""
+    named = dict(zip(files, _column_names(connection, files, form), strict=True))
+    types = [dict.fromkeys(named[file], "VARCHAR") for file in files]
 
     def read(some: list[Path]) -> str:
-        return scan_of_csv(connection, some, form, copies)
+        return _scan(connection, some, form, copies, named[some[0]], named[files[0]][:1])
 
     return union_of(connection, Parts(name, files, types, keys or [{}] * len(files), read))
 
 
-def _of_one_header(files: Sequence[Path], form: CsvFormat) -> list[list[Path]]:
-    """Files that are read together: all if the description has the names of the columns."""
-    if form.header and not form.columns:
-        return [[file] for file in files]
-    return [list(files)]
+def _runs(
+    connection: Connection, files: Sequence[Path], form: CsvFormat
+) -> list[tuple[list[Path], tuple[str, ...]]]:
+    """Files of the same columns that follow each other, and these columns."""
+    named = zip(files, _column_names(connection, files, form), strict=True)
+    runs = groupby(named, key=lambda pair: pair[1])
+    return [([file for file, _ in pairs], names) for names, pairs in runs]
 
 
-def scan_of_csv(
-    connection: Connection, files: list[Path], form: CsvFormat, copies: _Copies | None = None
+def scan_of_csv(connection: Connection, path: Path, form: CsvFormat) -> str:
+    """The table function that reads a CSV file, as SQL."""
+    (names,) = _column_names(connection, [path], form)
+    return _scan(connection, [path], form, _Copies(connection, form), names, names[:1])
+
+
+def _scan(
+    connection: Connection,
+    files: list[Path],
+    form: CsvFormat,
+    copies: _Copies,
+    names: Sequence[str],
+    first: Sequence[str],
 ) -> str:
-    """The table function that reads CSV files of one description, as SQL."""
-    copies = copies or _Copies(connection, form)
-    names = _column_names(connection, files, form)
+    """SQL of the rows of files of the same columns, without those to leave out; first: the first
+    column of the table, by which they are known."""
     scan = _read_csv(connection, files, form, copies, names)
-    if not form.leave_out:
+    if not form.leave_out or not {*first} & {*names}:
         return scan
-    listed = ", ".join(map(literal, form.leave_out))
-    return f"(SELECT * FROM {scan} WHERE coalesce({quote(names[0])}, '') NOT IN ({listed}))"
+    return f"(SELECT * FROM {scan} WHERE NOT ({_is_left_out(first[0], form)}))"
+
+
+def _is_left_out(first: str, form: CsvFormat) -> str:
+    """SQL: whether a row is one to leave out."""
+    return f"coalesce({quote(first)}, '') IN ({', '.join(map(literal, form.leave_out))})"
 
 
 def _read_csv(
@@ -147,51 +164,51 @@ def _read_csv(
 class ShortRows:
     """Rows that lack their last fields."""
 
+    files: list[Path]  # of the same columns
     count: int
     path: Path
     lines: tuple[int, ...]  # of the first ones
     texts: tuple[str, ...]
     has_others: bool  # rows with another fault
 
-    def note(self) -> str:
-        verb = "row lacks its" if self.count == 1 else "rows lack their"
-        return (
-            f"{self.count:,} {verb} last fields, which are NULL "
-            f"(the first in line {self.lines[0]:,} of '{self.path.name}')"
-        )
+
+def short_note(files: Sequence[Path], found: Sequence[ShortRows]) -> str:
+    """files: of the table."""
+    count, first = sum(rows.count for rows in found), found[0]
+    base = os.path.commonpath([file.parent for file in files])
+    verb = "row lacks its" if count == 1 else "rows lack their"
+    return (
+        f"{count:,} {verb} last fields, which are NULL "
+        f"(the first in line {first.lines[0]:,} of '{first.path.relative_to(base).as_posix()}')"
+    )
 
 
 def find_short_rows(
     connection: Connection, files: Sequence[Path], form: CsvFormat
-) -> ShortRows | None:
+) -> list[ShortRows]:
     """The rows that lack their last fields, by a pass over the files."""
     copies = _Copies(connection, form)
     try:
-        parts = (
-            _short_rows(connection, some, form, copies) for some in _of_one_header(files, form)
-        )
-        found = [part for part in parts if part is not None]
+        parts = [
+            _short_rows(connection, some, form, copies, names)
+            for some, names in _runs(connection, files, form)
+        ]
     finally:
         copies.remove()
-    if not found:
-        return None
-    texts = [text for part in found for text in part.texts]
-    return replace(
-        found[0],
-        count=sum(part.count for part in found),
-        texts=tuple(texts[:SHORT_ROWS_SHOWN]),
-        has_others=any(part.has_others for part in found),
-    )
+    return [part for part in parts if part is not None]
 
 
 def _short_rows(
-    connection: Connection, files: Sequence[Path], form: CsvFormat, copies: _Copies
+    connection: Connection,
+    files: list[Path],
+    form: CsvFormat,
+    copies: _Copies,
+    names: Sequence[str],
 ) -> ShortRows | None:
     options = (
         "ignore_errors = true, store_rejects = true, rejects_table = 'hw_rows', "
         "rejects_scan = 'hw_scans', "
     )
-    names = _column_names(connection, files, form)
     try:
         scan = _read_csv(connection, files, form, copies, names, options)
         connection.execute(f"SELECT count(*) FROM {scan}").fetchall()
@@ -208,23 +225,30 @@ def _short_rows(
             return None
         path = copies.originals.get(Path(rows[0][2]), Path(rows[0][2]))
         texts = tuple((row[3] or "").strip("\r\n") for row in rows)
-        return ShortRows(count, path, tuple(row[1] for row in rows), texts, others > 0)
+        return ShortRows(files, count, path, tuple(row[1] for row in rows), texts, others > 0)
     finally:
         for made in ("hw_rows", "hw_scans"):
             connection.execute(f"DROP TABLE IF EXISTS {made}")
 
 
-def _left_out(
-    connection: Connection, files: Sequence[Path], form: CsvFormat, copies: _Copies
-) -> dict[str, int]:
+def _left_out(connection: Connection, files: Sequence[Path], form: CsvFormat) -> Counter[str]:
     """How many rows are left out, by their first field."""
-    names = _column_names(connection, files, form)
-    first = f"coalesce({quote(names[0])}, '')"
-    rows = connection.execute(
-        f"SELECT {first} AS v, count(*) FROM {_read_csv(connection, files, form, copies, names)} "
-        f"WHERE v IN ({', '.join(map(literal, form.leave_out))}) GROUP BY v"
-    ).fetchall()
-    return dict(rows)
+    counts, copies = Counter[str](), _Copies(connection, form)
+    try:
+        runs = _runs(connection, files, form)
+        first = runs[0][1][0]
+        for some, names in runs:
+            if first not in names:
+                continue
+            rows = connection.execute(
+                f"SELECT coalesce({quote(first)}, ''), count(*) "
+                f"FROM {_read_csv(connection, some, form, copies, names)} "
+                f"WHERE {_is_left_out(first, form)} GROUP BY 1"
+            ).fetchall()
+            counts.update(dict(rows))
+    finally:
+        copies.remove()
+    return counts
 
 
 def rows_notes(
@@ -232,16 +256,11 @@ def rows_notes(
 ) -> tuple[str, ...]:
     """Rows that the description fills or leaves out, with counts."""
     notes = []
-    short = find_short_rows(connection, files, form) if form.short_rows else None
-    if short is not None:
-        notes.append(f"table '{name}': {short.note()}")
+    short = find_short_rows(connection, files, form) if form.short_rows else []
+    if short:
+        notes.append(f"table '{name}': {short_note(files, short)}")
     if form.leave_out:
-        counts, copies = Counter[str](), _Copies(connection, form)
-        try:
-            for some in _of_one_header(files, form):
-                counts.update(_left_out(connection, some, form, copies))
-        finally:
-            copies.remove()
+        counts = _left_out(connection, files, form)
         shown = ", ".join(f"{text!r} ({count:,})" for text, count in sorted(counts.items()))
         if shown:
             notes.append(
@@ -392,27 +411,52 @@ class _Copies:
 
 def _column_names(
     connection: Connection, files: Sequence[Path], form: CsvFormat
-) -> tuple[str, ...]:
-    """Names of the columns: as described, else of the header, which every file must have."""
-    found: tuple[str, ...] = ()
+) -> list[tuple[str, ...]]:
+    """The columns of each file: as described, else of its header, which every file must have."""
+    found: list[tuple[str, ...]] = []
+    header: tuple[str, ...] = ()
     for path in files:
         rows = read_rows(connection, path, form, 1)
         first = tuple(rows[0]) if rows else ()
         if form.header:
             _check_header(path, first, form)
         if form.columns:
-            if first and not _fits(len(first), form):
-                raise SourceError(
-                    f"'{path}' has {len(first)} fields in its first row, the metadata name "
-                    f"{len(form.columns)} columns; correct the table's 'columns' or its 'csv'"
-                )
-            continue
-        if not form.header:
-            return tuple(f"column{j}" for j in range(len(first)))
-        if found and first != found:
-            raise SourceError(f"'{path}' has another header than '{files[0]}': {list(first)}")
-        found = first
-    return form.columns or found
+            header = header or first
+            names = _described(path, first, header, form)
+        elif form.header:
+            names = first
+        else:
+            return [tuple(f"column{j}" for j in range(len(first)))] * len(files)
+        found.append(names)
+    return found
+
+
+def _described(
+    path: Path, first: tuple[str, ...], header: tuple[str, ...], form: CsvFormat
+) -> tuple[str, ...]:
+    """The columns of a file by the description, which names those of the first file's header: a
+    column that another file has at another place is the one of its name."""
+    cells = [cell.casefold() for cell in header]
+    known = {cell: j for j, cell in enumerate(cells) if cell.strip() and cells.count(cell) == 1}
+    if first == header or not form.header or not {c.casefold() for c in first} & {*known}:
+        if first and not _fits(len(first), form):
+            raise SourceError(
+                f"'{path}' has {len(first)} fields in its first row, the metadata name "
+                f"{len(form.columns)} columns; correct the table's 'columns' or its 'csv'"
+            )
+        return form.columns
+    names = []
+    for j, cell in enumerate(first):
+        place = known.get(cell.casefold(), j)
+        is_own = place == j < len(header) == len(first) and form.columns[j] != header[j]
+        is_known = is_own or cell.casefold() in known or header[j : j + 1] == (cell,)
+        names.append(form.columns[place] if is_known else cell)
+    if not all(names) or len({name.casefold() for name in names}) < len(names):
+        raise SourceError(
+            f"'{path}' has the header {list(first)}, and the first file {list(header)}: a column "
+            "without a name, or with the name of another, must be at the same place in both"
+        )
+    return (*names, *form.columns[len(header) :])
 
 
 def _fits(width: int, form: CsvFormat) -> bool:
@@ -478,6 +522,16 @@ def _zstandard_lines(connection: Connection, path: Path) -> Iterator[str]:
         raise SourceError(f"cannot read '{path}': {str(error).partition('Possible')[0]}") from error
     for (line,) in cursor.fetchall():
         yield (line or "") + "\n"
+
+
+def unpacked_head(connection: Connection, path: Path) -> bytes:
+    """The beginning of what a .zst file holds; empty for another, or if it cannot be read."""
+    if path.suffix.lower() != ".zst":
+        return b""
+    try:
+        return "".join(islice(_zstandard_lines(connection, path), HEAD_LINES)).encode()
+    except SourceError:
+        return b""  # whoever reads it names the fault
 
 
 def first_bytes(path: Path, count: int) -> bytes:

@@ -86,14 +86,14 @@ FORMS = (
 )
 
 
-def check_first_bytes(path: Path, may_be: str = "") -> Path:
+def check_first_bytes(path: Path, may_be: str = "", unpacked: bytes = b"") -> Path:
     """The path; SourceError if the file is of another kind than its name promises.
 
-    may_be: a kind that any name may have."""
+    may_be: a kind that any name may have; unpacked: the first bytes of what a .zst file holds."""
     if not path.is_file():
         return path  # whoever opens it raises the error
     with open(path, "rb", opener=regular) as file:
-        heads = [file.read(HEAD_BYTES)]
+        heads = [file.read(HEAD_BYTES), unpacked]
     if heads[0].startswith(b"\x1f\x8b") and path.suffix.lower() == ".gz":
         try:
             with gzip.open(path, "rb") as file:

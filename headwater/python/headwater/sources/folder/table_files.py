@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from urllib.parse import unquote
 
 from headwater.errors import SourceError
 from headwater.files import check_regular
-from headwater.metadata.parts import SPLITS
+from headwater.metadata.parts import SPLITS, CsvFormat
 from headwater.sources.folder.csv_files import csv_name, first_bytes, is_csv
 from headwater.sources.folder.part_union import Keys
 
@@ -96,11 +96,12 @@ def refuse_lakes(folder: Path) -> None:
 
 
 def find_tables(
-    folder: Path, texts: Collection[str] | None
+    folder: Path, texts: Mapping[str, CsvFormat] | None
 ) -> tuple[dict[str, TableFiles], list[str]]:
     """The tables of a folder by name, sorted, and what looks like data and makes no table.
 
-    texts: the tables that .txt files may be; None: all that look like one."""
+    texts: the tables that .txt files may be, with their descriptions; None: all that look like
+    one."""
     refuse_lakes(folder)
     tables: dict[str, TableFiles] = {}
     unread: list[str] = []
@@ -147,7 +148,7 @@ def _table_of(
     folder: Path,
     base: Path,
     entries: Sequence[Path],
-    texts: Collection[str] | None,
+    texts: Mapping[str, CsvFormat] | None,
     unread: list[str],
 ) -> TableFiles:
     """The table of all files below some folders, base being the one that is called as it is."""
@@ -160,7 +161,7 @@ def _table_of(
     files = [file for file in below if is_data(file)]
     is_text = not files
     if is_text:
-        files = [file for file in below if _is_text(file) and _is_table(base.name, file, texts)]
+        files = _text_parts(base.name, [file for file in below if _is_text(file)], texts)
     if not files:
         return TableFiles([])
     is_deep = all(file.parent not in entries for file in files)
@@ -224,25 +225,43 @@ def _is_text(path: Path) -> bool:
     return path.name.lower().endswith((".txt", ".txt.gz"))
 
 
-def _is_table(name: str, path: Path, texts: Collection[str] | None) -> bool:
+def _is_table(name: str, path: Path, texts: Mapping[str, CsvFormat] | None) -> bool:
     """Whether a .txt file is (a part of) a table."""
     check_regular(path)
     return path.is_file() and (looks_like_table(path) if texts is None else name in texts)
 
 
-def looks_like_table(path: Path) -> bool:
-    """Whether the first rows of a text have one number of fields, two or more, and the first of
-    them are names: so no prose, whose commas have a blank behind them and not the same number."""
+def _text_parts(
+    name: str, files: Sequence[Path], texts: Mapping[str, CsvFormat] | None
+) -> list[Path]:
+    """The .txt files of a folder that are parts of a table, the same for a draft and for a build:
+    those that look like a table, and those with the first line of one, as rows may be ragged."""
+    if texts is not None and not (name in texts and texts[name].header):
+        return [*files] if name in texts else []
+    headers = {tuple(_text_lines(file)[:1]) for file in files if looks_like_table(file)}
+    if texts is not None and not headers:
+        return [*files]
+    return [file for file in files if tuple(_text_lines(file)[:1]) in headers]
+
+
+def _text_lines(path: Path) -> list[str]:
+    """The first lines of a text; none if it is not one."""
     try:
         head = first_bytes(path, TEXT_BYTES)
     except SourceError:
-        return False
+        return []
     encoding = "utf-16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     text = head.decode(encoding, "replace")
     if "\0" in text:
-        return False
+        return []
     lines = text.splitlines()[: TEXT_ROWS + 1]
-    lines = lines[:-1] if len(head) == TEXT_BYTES and len(lines) <= TEXT_ROWS else lines
+    return lines[:-1] if len(head) == TEXT_BYTES and len(lines) <= TEXT_ROWS else lines
+
+
+def looks_like_table(path: Path) -> bool:
+    """Whether the first rows of a text have one number of fields, two or more, and the first of
+    them are names: so no prose, whose commas have a blank behind them and not the same number."""
+    lines = _text_lines(path)
     for delimiter in TEXT_DELIMITERS:
         try:
             rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
