@@ -459,8 +459,8 @@ class _Converter:
             )
             for slot in slots
         ]
-        typed = (f"rows.t{self.index}", [f"c{slot}" for slot in slots])
-        return find_extremes(self.connection, self.raw_relation, columns, typed)
+        quick = (f"rows.t{self.index}", [f"c{slot}" for slot in slots])
+        return find_extremes(self.connection, self.raw_relation, columns, quick)
 
     def csv_bytes(self, pairs: list[tuple[str, str]]) -> int:
         """Size of the table as CSV: its values as text, and what separates them. Printing every

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,13 +52,14 @@ def find_extremes(
     connection: Connection,
     relation: str,
     columns: Sequence[Numbers],
-    typed: tuple[str, Sequence[str]] | None = None,
+    quick: tuple[str, Sequence[str]],
 ) -> list[Extremes]:
     """The extremes of some columns of a relation.
 
-    typed: a relation that has their numbers without conversion, and their SQL there.
+    quick: a relation, and SQL that has their numbers there with less work, and perhaps others, too:
+    these are searched first, and `columns` are read if there is something to name.
     """
-    place, numbers = typed or (relation, [column.number for column in columns])
+    place, numbers = quick
     ends: list[Ends] = []
     for at in range(0, len(columns), COLUMNS_MAX):
         part = slice(at, at + COLUMNS_MAX)
@@ -72,7 +73,7 @@ def find_extremes(
             found.append(_named(connection, relation, column, BELOW, tiny))
         if end.may_be_far and (values := _far_values(connection, place, number)):
             found += _far(connection, relation, column, values)
-    return found
+    return [each for each in found if each.count]
 
 
 def far_values(
@@ -121,27 +122,34 @@ class Ends(NamedTuple):
 
 def _ends(
     connection: Connection, relation: str, numbers: Sequence[str], columns: Sequence[Numbers]
-) -> list[Ends]:
+) -> Iterator[Ends]:
     named = ", ".join(f"CAST({number} AS DOUBLE) AS n{k}" for k, number in enumerate(numbers))
-    asked = [f"min(n{k}), max(n{k})" for k in range(len(numbers))]
-    asked += [
-        "NULL" if column.is_whole else f"min(nullif(abs(n{k}), 0))"
-        for k, column in enumerate(columns)
-    ]
-    selected = f"(SELECT {named} FROM {relation})"
-    row = one_row(connection, f"SELECT {', '.join(asked)} FROM {selected}")
-    both, sizes = row[: 2 * len(numbers)], row[2 * len(numbers) :]
-    sample = connection.execute(f"SELECT * FROM {selected} LIMIT {SAMPLE_ROWS}").fetchnumpy()
-    found = []
-    for k, (low, high, size) in enumerate(zip(both[::2], both[1::2], sizes, strict=True)):
+    query = f"SELECT {named} FROM {relation}"
+    sample = connection.execute(f"{query} LIMIT {SAMPLE_ROWS}").fetchnumpy()
+    values = [np.ma.compressed(sample[f"n{k}"]) for k in range(len(numbers))]
+    ends: list[tuple[Any, ...]]
+    if len(sample["n0"]) < SAMPLE_ROWS:
+        ends = [_ends_of(each) for each in values]
+    else:
+        asked = [
+            f"min(n{k}), max(n{k}), {'NULL' if column.is_whole else f'min(nullif(abs(n{k}), 0))'}"
+            for k, column in enumerate(columns)
+        ]
+        row = one_row(connection, f"SELECT {', '.join(asked)} FROM ({query})")
+        ends = [row[at : at + 3] for at in range(0, len(row), 3)]
+    for each, (low, high, size) in zip(values, ends, strict=True):
         if low is None:
-            found.append(Ends(False, False, False))
+            yield Ends(False, False, False)
             continue
-        beyond = max(-low, high) > FLOAT32_MAX
-        values = np.ma.compressed(sample[f"n{k}"])
-        below = size is not None and size < FLOAT32_MIN
-        found.append(Ends(beyond, below, low < high and (beyond or _may_be_far(low, high, values))))
-    return found
+        beyond, below = max(-low, high) > FLOAT32_MAX, size is not None and size < FLOAT32_MIN
+        yield Ends(beyond, below, low < high and (beyond or _may_be_far(low, high, each)))
+
+
+def _ends_of(values: NDArray[np.float64]) -> tuple[Any, ...]:
+    """As a query has them."""
+    sizes = np.abs(values[values != 0])
+    low, high = (values.min(), values.max()) if values.size else (None, None)
+    return low, high, sizes.min() if sizes.size else None
 
 
 def _may_be_far(low: float, high: float, sample: NDArray[np.float64]) -> bool:

@@ -83,19 +83,24 @@ def key_type(table: TableDraft, column: ColumnDraft, *, refers: bool) -> None:
 
 def check_extremes(connection: Connection, table: TableDraft) -> None:
     """Name the numbers next to which the others of their column become nearly the same."""
-    columns = [
-        Numbers(
-            column.name,
-            table.typed_value(column.name),
-            plain_text(table.value(column.name), table.source.columns[table.slot(column.name)]),
-            is_whole=table.kind(column.name) in INTEGER_TYPES,
-        )
-        for column in table.columns
-        if column.stype == "numerical"
-    ]
-    for found in find_extremes(connection, f"raw.t{table.source.index}", columns):
+    columns, quick = [], []
+    for column in table.columns:
+        if column.stype == "numerical":
+            name, kind = column.name, table.kind(column.name)
+            number, value = table.typed_value(name), table.value(name)
+            text = plain_text(value, table.source.columns[table.slot(name)])
+            columns.append(Numbers(name, number, text, is_whole=kind in INTEGER_TYPES))
+            is_plain = kind == "VARCHAR" and not (column.facts.are_spans or _has_comma(table))
+            quick.append(f"TRY_CAST({value} AS DOUBLE)" if is_plain else number)
+    relation = f"raw.t{table.source.index}"
+    for found in find_extremes(connection, relation, columns, (relation, quick)):
         column = table.column(found.column)
         column.check(f"{found.count:,} values {extremes_text(found.to_json())}")
+
+
+def _has_comma(table: TableDraft) -> bool:
+    """Whether its numbers have a decimal comma."""
+    return table.source.csv is not None and table.source.csv.decimal == ","
 
 
 def _type(source: SourceColumn, column: ColumnDraft, facts: ColumnFacts) -> tuple[str, str]:
