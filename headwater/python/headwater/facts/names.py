@@ -129,7 +129,7 @@ def is_own_name(table: str, column: str) -> bool:
     """Whether a column is called as its table, with or without a word for a key: film_id or film of
     pixar_films."""
     words, own = stems_of(column), stems_of(table)
-    words = words[:-1] if words[-1:] and words[-1] in ID_WORDS else words
+    words = words[:-1] if words[-1:] and words[-1] in ID_WORDS | CODE_KEY_WORDS else words
     return bool(words) and words in (own, own[-1:])
 
 

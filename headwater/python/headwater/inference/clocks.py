@@ -30,12 +30,13 @@ from headwater.sources.value_sql import (
     to_timestamp,
 )
 
-# From when and in what people count, the likelier first: Unix, Apple, old Macs, Windows and Chrome,
-# .NET, spreadsheets, and Julian days, which have an epoch of their own.
+# From when and in what people count, the likelier first: Unix, Apple, old Macs, NTP, Windows and
+# Chrome, .NET, spreadsheets, and Julian days, which have an epoch of their own.
 COUNTS = (
-    (None, ("s", "ms", "us", "ns")),
-    ("2001-01-01", ("s", "us", "ns")),
+    (None, ("s", "ms", "us", "ns", "day")),
+    ("2001-01-01", ("s", "ms", "us", "ns")),
     ("1904-01-01", ("s",)),
+    ("1900-01-01", ("s",)),
     ("1601-01-01", ("us", "100ns")),
     ("0001-01-01", ("100ns",)),
     ("1899-12-30", ("day",)),
@@ -49,6 +50,7 @@ ENDS = ("date", "timestamp", "datetime")  # of words that are written together: 
 OTHER_WORDS = {"candidate", "mandate"}
 # How far from the other times of a database a reading may lie: since 1970, and since another day.
 NEAR, NEAR_OTHER = timedelta(days=3653), timedelta(days=731)
+WITHIN = timedelta(days=92)  # of two that are near, one so close to the others comes first
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ class Reading:
         """Whether it lies among the other times of a database, or near them."""
         near = NEAR if self.epoch is None else NEAR_OTHER
         return self.first - near <= span[1] and self.last + near >= span[0]
+
+    def is_within(self, span: tuple[datetime, datetime] | None) -> bool:
+        """Whether it lies among the other times of a database."""
+        return span is not None and span[0] - WITHIN <= self.first and self.last <= span[1] + WITHIN
 
     @property
     def is_likely(self) -> bool:
@@ -121,9 +127,11 @@ def _readings(table: TableDraft, column: ColumnDraft) -> Iterator[Reading]:
             first = time_of(facts.smallest, unit, epoch)
             last = time_of(facts.largest, unit, epoch)
             low = JULIAN_FIRST if unit == "julian" else FIRST
+            # As days since 1970, those of a spreadsheet would be of 2060 and later.
+            high = LIKELY_UNTIL if (unit, epoch) == ("day", None) else LAST
             if epoch is not None:  # near its epoch numbers are small, and may be anything
                 low = max(low, datetime.fromisoformat(epoch) + timedelta(days=366))
-            if first is not None and last is not None and low <= first and last < LAST:
+            if first is not None and last is not None and low <= first and last < high:
                 yield Reading(unit, epoch, first, last)
 
 
@@ -178,13 +186,19 @@ def _is_time(source: SourceColumn, facts: ColumnFacts) -> bool:
 
 
 def _best(readings: Sequence[Reading], span: tuple[datetime, datetime] | None) -> Reading | None:
-    """The reading to take: one since 1970, else the latest; None if a person has to say it."""
+    """The reading to take: one since 1970, else one among the other times, else the latest; None
+    if a person has to say it."""
     if span is not None:
         likely = [reading for reading in readings if reading.meets(span)]
     else:
         likely = [reading for reading in readings if reading.is_likely]
-        likely = likely or [reading for reading in readings if reading.epoch is None]
-    return max(likely, key=lambda found: (found.epoch is None, found.last), default=None)
+        plain = [reading for reading in readings if reading.epoch is None]
+        likely = likely or [reading for reading in plain if reading.unit != "day"]
+    return max(
+        likely,
+        key=lambda found: (found.epoch is None, found.is_within(span), found.last),
+        default=None,
+    )
 
 
 def _say_taken(

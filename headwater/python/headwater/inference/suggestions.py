@@ -14,7 +14,7 @@ A match has a home and an away team, a flight two airports: where those are only
 to no other row, and a context has no history. A table of their values (`values_of`) connects them;
 `init` says so and leaves it to the reader, as values that look alike need not be things.
 
-Cells that hold several keys: 3,17,22 or ["3", "17"]. A store has no lists; a view of
+Cells that hold several keys: 3,17,22 or 3 17 22 or ["3", "17"]. A store has no lists; a view of
 pairs has rows.
 """
 
@@ -42,12 +42,18 @@ CHECK = (
 VALUES_MIN = 20  # distinct
 REPEATS_MIN = 5  # rows per value
 SHARED = 0.7  # of the values of both
-# Keys in one cell: 3,17,22 or ["a", "b"] or {3|17}.
+# Keys in one cell: 3,17,22 or ["a", "b"] or {3|17}, none: [], or 3 17 22 with a digit in each, as
+# texts have blanks too.
 PART = "[\\w.-]+"
-PARTS_TEXT = rf"""[\[{{(]? *["']?{PART}["']?( *[,;|] *["']?{PART}["']?)* *[\])}}]?"""
+DIGITS = r"[\w.-]*\d[\w.-]*"
+PARTS_TEXT = (
+    rf"""[\[{{(]? *["']?{PART}["']?( *[,;|] *["']?{PART}["']?)* *[\])}}]?"""
+    rf"""|[\[{{(] *[\])}}]| *{DIGITS}( +{DIGITS})* *"""
+)
+SEVERAL_TEXT = r"^[\[{(]|[,;|]|[^ ] +[^ ]"  # brackets may hold one
 LIST_ROWS = 1_000  # looked at
 LISTS = 0.95  # of the cells
-SEVERAL = 0.2  # of the cells have more than one part
+SEVERAL = 0.2  # of the cells have more than one part, or brackets
 PARTS_MIN = 10  # distinct ones, if the column does not name their table
 PARTS_FOUND = 0.9  # of them are keys
 
@@ -132,7 +138,7 @@ def _parts_of(connection: Connection, table: TableDraft, column: ColumnDraft) ->
     count, lists, several = one_row(
         connection,
         f"SELECT count(*), count(*) FILTER (WHERE regexp_full_match(v, {literal(PARTS_TEXT)})), "
-        f"count(*) FILTER (WHERE regexp_matches(v, '[,;|]')) "
+        f"count(*) FILTER (WHERE regexp_matches(v, {literal(SEVERAL_TEXT)})) "
         f"FROM (SELECT v FROM ({rows}) WHERE v IS NOT NULL LIMIT {LIST_ROWS})",
     )
     is_list = lists >= LISTS * count and several >= SEVERAL * count

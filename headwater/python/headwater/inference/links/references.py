@@ -114,10 +114,12 @@ class ReferenceSearch:
         candidates = self._candidates(table, column)
         if not candidates:
             return None
+        # The key of visits refers to visit_details only if nearly all of its values are there.
+        least = NAMED_SHARE if _is_own(table, column) else 0.0
         bounds = [
             (candidate, share)
             for candidate, share in self._bounds(table, column, candidates)
-            if share >= candidate.wanted
+            if share >= max(candidate.wanted, least)
         ]
         ranked = sorted(
             ((candidate.rank(bound), candidate) for candidate, bound in bounds),
@@ -133,7 +135,8 @@ class ReferenceSearch:
                 self.connection, table, (column.name,), key.table, (key.name,)
             )
             rank = candidate.rank(overlap.share)
-            if overlap.share >= candidate.wanted and (best is None or rank > best):
+            is_enough = overlap.share >= max(candidate.wanted, least)
+            if is_enough and (best is None or rank > best):
                 best, found = rank, Reference(key, candidate.score, overlap)
         return found
 
@@ -158,7 +161,7 @@ class ReferenceSearch:
         names no other table, those that values alone may speak for."""
         if column.facts.value_count == 0 or not joins(table, column):
             return []
-        is_own = column.facts.is_unique and is_own_name(table.name, column.name)
+        is_own = _is_own(table, column)
         named = [
             candidate
             for candidate in (() if _counts(column) else self._named(table, column.name))
@@ -200,17 +203,24 @@ def _spellings(tables: Sequence[TableDraft]) -> frozenset[Alike]:
     return frozenset(found)
 
 
+def _is_own(table: TableDraft, column: ColumnDraft) -> bool:
+    """Whether a column is a key of its table, and named as that."""
+    return column.facts.is_unique and is_own_name(table.name, column.name)
+
+
 def _may_be_named(candidate: Candidate, column: ColumnDraft, *, is_own: bool) -> bool:
     """Whether a name that is not sure is enough, with the facts of the values.
 
-    is_own: the column is a key of its table, and named as that."""
+    is_own: the column is a key of its table, and named as that: home_visits.visit_id refers to a
+    table of visits, and to office_visits.visit_id only if its values are not just any."""
+    key = candidate.key.table.column(candidate.key.name).facts
+    is_dense = key.number_count == key.value_count and density(key) > DENSITY_MAX
     if candidate.score == 3:
-        return True
+        return bool(candidate.named) or not (is_own and is_dense)
     if is_own:
         return False
     if candidate.score == 1:
-        key = candidate.key.table.column(candidate.key.name).facts
-        return key.number_count < key.value_count or density(key) <= DENSITY_MAX
+        return not is_dense
     return bool(candidate.named) or column.facts.distinct_count >= LIKELY_MIN
 
 

@@ -3,7 +3,9 @@
 Some keys name things that have no table of their own: of customers there is a row for each month.
 Others name the rows of several tables that are one: orders_2022 and orders_2023, or the train and
 the test file of a competition. Both get a table of the keys' values, to which each of these columns
-refers: by it the walk goes from a payment to the months of its customer.
+refers: by it the walk goes from a payment to the months of its customer. Words such as archive or
+2023 say that tables are one. Other words (orders_emea) may tell things apart, so there a column
+must have keys of several of them.
 
 The columns must be called alike, and hold the same values; whole numbers from 1 on are in any other
 column of them, so there the name must be that of a table, too.
@@ -18,13 +20,13 @@ from itertools import combinations
 from headwater.facts.measure import column_facts
 from headwater.facts.names import ID_WORDS, ROW_WORDS, names_table, stems_of, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
-from headwater.inference.links.overlaps import key_text, measure_overlap
+from headwater.inference.links.overlaps import ValueIndex, key_text, measure_overlap
 from headwater.inference.links.references import DENSITY_MAX, density, joins
 from headwater.metadata.parts import ColumnRef
 from headwater.metadata.review import Cost
 from headwater.notebook import listed
 from headwater.sources.database import Connection, count_rows, one_row
-from headwater.sources.source import SourceColumn, SourceTable
+from headwater.sources.source import Alike, SourceColumn, SourceTable
 from headwater.sources.value_sql import INTEGER_TYPES
 
 VIEWS_FROM = 500_000  # the number of the first table of values
@@ -51,23 +53,30 @@ Member = tuple[TableDraft, ColumnDraft]
 class Family:
     """Tables that may be one: the same columns, and keys of which no two have the same."""
 
-    words: tuple[str, ...]  # of their names, in one form for singular and plural
+    words: tuple[str, ...]  # that their names share, in one form for singular and plural
     members: list[Member]  # each table with its key
+    is_sure: bool  # by their names
 
     def name(self) -> str:
         """A name for the table that they are together."""
-        words = words_of(self.members[0][0].name)
-        return "_".join(word for word in words if word not in PART_WORDS)
+        stems = {
+            stem: word for word in words_of(self.members[0][0].name) for stem in stems_of(word)
+        }
+        return "_".join(stems[word] for word in self.words)
 
 
 def draft_value_tables(connection: Connection, tables: list[TableDraft]) -> None:
     """Append the tables of values, and let the columns that have these refer to them."""
-    for family in _families(connection, tables):
-        _say_family(family)
-        children = list(_children(connection, tables, family))
+    done: set[str] = set()
+    for family in _families(connection, tables, done):
+        names = [table.name for table, _ in family.members]
+        children = _children(connection, tables, family)
+        if family.is_sure or children:
+            done.update(names)
+            _say_family(family)
         if children:
-            names = " and ".join(table.name for table, _ in family.members)
-            _add(connection, tables, [*family.members, *children], f"the keys of {names} together")
+            why = f"the keys of {' and '.join(names)} together"
+            _add(connection, tables, [*family.members, *children], why)
     groups: dict[str, list[Member]] = {}
     for table in tables:
         for column in table.columns:
@@ -89,20 +98,40 @@ def drop_value_tables(connection: Connection, tables: Sequence[TableDraft]) -> N
 # ---- tables that are one -----------------------------------------------------------------------
 
 
-def _families(connection: Connection, tables: Sequence[TableDraft]) -> Iterator[Family]:
-    groups: dict[tuple[tuple[str, ...], str], list[Member]] = {}
+def _families(
+    connection: Connection, tables: Sequence[TableDraft], done: set[str]
+) -> Iterator[Family]:
+    """Tables that may be one: first those that are by their names, then those that share the more
+    words of them.
+
+    done: names of tables that are found to be one; they are of no other family."""
+    sure: dict[tuple[tuple[str, ...], str], list[Member]] = {}
+    others: dict[tuple[tuple[str, ...], str], list[Member]] = {}
     for table in tables:
-        words = _common_words(table.name)
-        is_part = words and words != tuple(stems_of(table.name, numbered=True))
-        if is_part and len(table.primary_key) == 1 and len(table.columns) > COLUMNS_MIN:
-            key = table.column(table.primary_key[0])
-            groups.setdefault((words, key.name.casefold()), []).append((table, key))
-    for (words, _), members in groups.items():
-        if len(members) > 1 and all(
-            _are_alike(one[0], other[0]) and _are_apart(connection, one, other)
-            for one, other in combinations(members, 2)
-        ):
-            yield Family(words, members)
+        if len(table.primary_key) != 1 or len(table.columns) <= COLUMNS_MIN:
+            continue
+        key = table.column(table.primary_key[0])
+        words, stems = _common_words(table.name), tuple(stems_of(table.name))
+        if words:
+            sure.setdefault((words, key.name.casefold()), []).append((table, key))
+        for size in range(1, len(stems)):
+            for shared in {stems[:size], stems[-size:]}:
+                others.setdefault((shared, key.name.casefold()), []).append((table, key))
+    for (words, _), members in sure.items():
+        if all(words == _all_words(table.name) for table, _ in members) or not _are_alike(members):
+            continue
+        if _are_apart(connection, members):
+            yield Family(words, members, is_sure=True)
+        else:
+            _say_states(members)
+    for (words, _), members in sorted(others.items(), key=lambda group: -len(group[0][0])):
+        is_new = not any(table.name in done for table, _ in members)
+        if is_new and _are_alike(members) and _are_apart(connection, members):
+            yield Family(words, members, is_sure=False)
+
+
+def _all_words(name: str) -> tuple[str, ...]:
+    return tuple(stems_of(name, numbered=True))
 
 
 def _common_words(name: str) -> tuple[str, ...]:
@@ -111,16 +140,44 @@ def _common_words(name: str) -> tuple[str, ...]:
     return tuple(stems_of("_".join(plain)))
 
 
-def _are_alike(one: TableDraft, other: TableDraft) -> bool:
-    names, others = ({c.name.casefold() for c in table.columns} for table in (one, other))
-    return len(names & others) >= ALIKE * len(names | others)
+def _are_alike(members: list[Member]) -> bool:
+    """Whether there are several tables, of the same columns."""
+    names = [{column.name.casefold() for column in table.columns} for table, _ in members]
+    return len(members) > 1 and all(
+        len(one & other) >= ALIKE * len(one | other) for one, other in combinations(names, 2)
+    )
 
 
-def _are_apart(connection: Connection, one: Member, other: Member) -> bool:
-    """Whether hardly any key is in both tables."""
-    (table, key), (second, reference) = one, other
-    overlap = measure_overlap(connection, table, (key.name,), second, (reference.name,))
-    return overlap.share <= SHARED_KEYS_MAX
+def _are_apart(connection: Connection, members: list[Member]) -> bool:
+    """Whether hardly any key is in two of some tables."""
+    keys = [(table, key.name) for table, key in members]
+    index = ValueIndex(connection, keys, frozenset(Alike))
+    for place, (table, name) in enumerate(keys):
+        for (other, reference), bound in zip(keys[:place], index.shares(table, name), strict=False):
+            if bound > SHARED_KEYS_MAX:
+                overlap = measure_overlap(connection, table, (name,), other, (reference,))
+                if overlap.share > SHARED_KEYS_MAX:
+                    return False
+    return True
+
+
+def _say_states(members: list[Member]) -> None:
+    """Report tables that have rows of the same things, as balances_jan and balances_feb, and take
+    out keys of one to another: by these a row would lead to what is of a later month."""
+    names = [table.name for table, _ in members]
+    linked = [
+        key for _, key in members if key.foreign_key is not None and key.foreign_key.table in names
+    ]
+    for key in linked:
+        key.foreign_key, key.reason = None, ""
+        key.checks = [check for check in key.checks if "foreign key to" not in check]
+    if linked:
+        members[0][0].check(
+            f"{listed(names, None)} have rows of the same things, by their {members[0][1].name}, "
+            "and are not linked: if each is of another time, make one table of them, with a column "
+            "of this time, as its temporal_column",
+            Cost.LINKS,
+        )
 
 
 def _say_family(family: Family) -> None:
@@ -136,10 +193,12 @@ def _say_family(family: Family) -> None:
     )
 
 
-def _children(
-    connection: Connection, tables: Sequence[TableDraft], family: Family
-) -> Iterator[Member]:
-    """Columns whose values are in the keys of several of the tables, together."""
+def _children(connection: Connection, tables: Sequence[TableDraft], family: Family) -> list[Member]:
+    """Columns whose values are in the keys of several of the tables, together, and those that have
+    keys of one of them. The names of some tables only make it likely that they are one: none, then,
+    if no column has keys of several."""
+    several: list[Member] = []
+    single: list[Member] = []
     own = {table.name for table, _ in family.members}
     key_name = family.members[0][1].name
     for table in tables:
@@ -155,9 +214,10 @@ def _children(
             ]
             most = max(overlap.share for overlap in overlaps)
             if most < FOUND <= sum(overlap.share for overlap in overlaps):
-                yield table, column
+                several.append((table, column))
             elif most >= FOUND and column.foreign_key is None and not _is_generic(key_name):
-                yield table, column  # it names rows of one of them, which refers to it
+                single.append((table, column))
+    return several + single if several or family.is_sure else []
 
 
 # ---- things without a table --------------------------------------------------------------------
@@ -216,8 +276,8 @@ def _add(
     first = members[0][1].name
     taken = {table.name.casefold() for table in tables}
     name = first if first.casefold() not in taken else f"{first}_values"
-    if name.casefold() in taken:
-        return
+    while name.casefold() in taken:
+        name += "_"
     texts = [
         f"SELECT {key_text(table, column.name)} AS v FROM raw.t{table.source.index}"
         for table, column in members
