@@ -5,7 +5,7 @@ type's name (content_type_id). A foreign key from all rows would lead those of
 another type to rows that they do not mean. So each table that the type names gets a column of its
 own with the keys of these rows (`expression`), and the foreign key stands there. The names and the
 values must agree: most values of the type name tables, and the ids of their rows are keys of these.
-If the id names a table that has its values, and no type names that (order_id beside order_type), it
+If the id names a table that has its values, and no type names that (order_id with order_type), it
 refers to that table, and a check says what else it may be.
 """
 
