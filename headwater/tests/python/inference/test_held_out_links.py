@@ -184,6 +184,14 @@ def test_dense_keys_of_two_kinds_of_things_are_not_one() -> None:
     assert links(draft(of_one)) == {"late_visits.visit_id": "visits.visit_id"}
 
 
+def test_of_two_tables_that_a_name_may_mean_the_nearer_is_taken() -> None:
+    """Both have all values, and crm_person comes first and has fewer rows."""
+    rows = [(j, 1 + j % 30) for j in range(90)]
+    post = TinyTable({"post_id": "INTEGER", "person_id": "INTEGER"}, rows)
+    found = draft({"crm_person": keyed(30), "hr_person": keyed(40), "hr_post": post})
+    assert links(found) == {"hr_post.person_id": "hr_person.id"}
+
+
 # ---- several keys in a cell --------------------------------------------------------------------
 
 

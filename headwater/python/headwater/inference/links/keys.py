@@ -33,7 +33,7 @@ from headwater.sources.value_sql import INTEGER_TYPES
 
 PREFIX_MAX = 4  # columns of a composite key
 EXTRA_SHARE = 5_000  # a key may repeat in one of so many rows
-NEAR_SHARE = 0.05  # of the rows repeat a key that is not taken, for it to be said
+NEAR_SHARE = 0.05  # of the rows repeat a key that is not taken, for a line about it
 KEY_OF_TIMES = (
     "looks like times, but is read as a key: no row gets its time from it, so contexts may show "
     'what came later; to have times, add a column with an "expression" of it'

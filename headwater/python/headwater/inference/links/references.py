@@ -58,11 +58,14 @@ class Candidate:
     score: int = 0  # of the names; 0: by values
     named: int = 0  # how the column names the key's table
 
-    def rank(self, share: float) -> tuple[float, ...]:
-        """Candidates in order, the best last, by the share of the values that the key has."""
+    def rank(self, share: float, child: str) -> tuple[float, ...]:
+        """Candidates in order, the best last, by the share of the values that the key has. A
+        column of the table hr_post means hr_person before crm_person."""
         key, is_primary = self.key, self.key.table.primary_key == (self.key.name,)
         named = self.named if share >= NAMED_SHARE else 0
-        return named, self.score, share, is_primary, -key.table.source.row_count, -key.number
+        is_near = words_of(key.table.name)[:1] == words_of(child)[:1]
+        size = key.table.source.row_count
+        return named, self.score, share, is_primary, is_near, -size, -key.number
 
     @property
     def wanted(self) -> float:
@@ -122,7 +125,7 @@ class ReferenceSearch:
             if share >= max(candidate.wanted, least)
         ]
         ranked = sorted(
-            ((candidate.rank(bound), candidate) for candidate, bound in bounds),
+            ((candidate.rank(bound, table.name), candidate) for candidate, bound in bounds),
             key=lambda entry: entry[0],
             reverse=True,
         )
@@ -134,7 +137,7 @@ class ReferenceSearch:
             overlap = measure_overlap(
                 self.connection, table, (column.name,), key.table, (key.name,)
             )
-            rank = candidate.rank(overlap.share)
+            rank = candidate.rank(overlap.share, table.name)
             is_enough = overlap.share >= max(candidate.wanted, least)
             if is_enough and (best is None or rank > best):
                 best, found = rank, Reference(key, candidate.score, overlap)

@@ -5,8 +5,8 @@ type's name (content_type_id). A foreign key from all rows would lead those of
 another type to rows that they do not mean. So each table that the type names gets a column of its
 own with the keys of these rows (`expression`), and the foreign key stands there. The names and the
 values must agree: most values of the type name tables, and the ids of their rows are keys of these.
-If the id names a table that has its values, and no type names that (order_id beside order_type), it
-refers to that table, and a check says what else it may be.
+If the id names a table that has its values, and no type names that (order_id with order_type), it
+refers to that table, with a check that names the others.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _say_types(kind: ColumnDraft, column: ColumnDraft, meant: Sequence[Meant]) -
     """Report that an id which names its table may be one of the tables that its type names."""
     names = " and ".join(entry.table.name for entry in meant)
     column.check(
-        f"its values are keys of {names} too, which {kind.name} names: if the type says whose key "
+        f"its values are keys of {names} too, which {kind.name} names: if the type tells whose key "
         'each is, take out the foreign key and add a column for each type with an "expression", '
         f"such as CASE WHEN {kind.name} = {meant[0].shown} THEN {column.name} END",
         Cost.LINKS,

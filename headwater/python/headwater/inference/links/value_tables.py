@@ -163,7 +163,7 @@ def _are_apart(connection: Connection, members: list[Member]) -> bool:
 
 def _say_states(members: list[Member]) -> None:
     """Report tables that have rows of the same things, as balances_jan and balances_feb, and take
-    out keys of one to another: by these a row would lead to what is of a later month."""
+    out keys of one to another: by these a row would lead to one of a later month."""
     names = [table.name for table, _ in members]
     linked = [
         key for _, key in members if key.foreign_key is not None and key.foreign_key.table in names
