@@ -21,7 +21,7 @@ from confluence.data.stores import OpenStore
 
 LARGE = 1e4  # a z-score that no usual value has
 
-Found = tuple[float, str]  # a size, and what has it
+Found = tuple[float, str]  # a size, and the name of the column that has it
 
 
 def describe_largest(

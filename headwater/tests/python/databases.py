@@ -366,6 +366,27 @@ def draft(database: TinyDatabase) -> Draft:
     return draft_source(arrow_tables(database))
 
 
+def keyed(count: int, *, first: int = 1, key: str = "id") -> TinyTable:
+    """Rows with a whole number as key, a time, and a price."""
+    rows = [(first + j, DAY + timedelta(hours=j), j / 4) for j in range(count)]
+    return TinyTable({key: "INTEGER", "made_at": "TIMESTAMP", "price": "DOUBLE"}, rows)
+
+
+def drafted_links(found: Draft) -> dict[str, str]:
+    """Foreign keys of single columns, by "table.column"."""
+    return {
+        f"{table.name}.{column.name}": str(column.foreign_key)
+        for table in found.tables
+        for column in table.columns
+        if column.foreign_key is not None
+    }
+
+
+def lines(found: Draft, word: str) -> list[str]:
+    """The checks of a draft that have a word."""
+    return [check for check in found.every_check() if word in check]
+
+
 def tickets(count: int = 100) -> TinyTable:
     """Tickets, of which every other is closed two days later by somebody."""
     kinds = sql_types(

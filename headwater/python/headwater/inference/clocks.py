@@ -17,6 +17,7 @@ from headwater.facts.column_values import DECLARED_TIME
 from headwater.facts.names import DATE_WORDS, TIME_WORDS, is_id_name, words_of
 from headwater.inference.draft import ColumnDraft, TableDraft
 from headwater.inference.times import kind_of
+from headwater.metadata.parts import Column
 from headwater.metadata.review import Cost
 from headwater.sources.database import Connection, one_row
 from headwater.sources.source import SourceColumn
@@ -165,10 +166,8 @@ def _span(connection: Connection, tables: Sequence[TableDraft]) -> tuple[datetim
         for column in table.columns:
             source, facts = table.source.columns[table.slot(column.name)], column.facts
             if _is_time(source, facts) and kind_of(table, column) != "personal":
-                stamp = to_timestamp(table.value(column.name), source.type)[0]
-                if facts.format is not None:
-                    column.format = facts.format
-                    stamp = table.stamp(column.name)
+                written = Column(column.name, "timestamp", format=facts.format)
+                stamp = to_timestamp(table.value(column.name), source.type, written)[0]
                 found = one_row(
                     connection,
                     f"SELECT min(t), max(t) FROM (SELECT {stamp} AS t FROM "

@@ -3,8 +3,8 @@
 `orders.parquet` or `orders.csv` is table `orders`, and so are the parts below a folder `orders`;
 CSV files may also end in .tsv or .dat, and in .gz or .zst after that. Tables are sorted by name.
 Which files make which table is in `folder/table_files.py`, how parts that differ are one table in
-`folder/part_union.py`, how a CSV file is read in `csv_files.py`, how its description is drafted in
-`csv_detection.py`, what a RelBench cache folder adds to its Parquet files in `relbench.py`.
+`folder/part_union.py`, how a CSV file is read in `folder/csv_files.py`, how its description is
+drafted in `folder/csv_detection.py`, what a RelBench cache folder adds in `relbench.py`.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def test_numbers_since_1970_are_times_in_their_unit(tmp_path: Path, unit: str, v
 def test_texts_that_count_from_an_epoch_are_times(
     values: list[str], column: dict[str, str], fault: int, tmp_path: Path
 ) -> None:
-    """Beside them ISO 8601; what is neither is NULL and counted."""
+    """Others are ISO 8601; any other text is NULL and counted."""
     source = arrow_tables(one_column("TEXT", values))
     table = keyed({"stype": "timestamp", **column})
     report, rows = build_table(tmp_path, source, table)

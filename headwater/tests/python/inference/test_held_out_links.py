@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import DAY, TinyDatabase, TinyTable, arrow_tables, draft
+from databases import (
+    TinyDatabase,
+    TinyTable,
+    arrow_tables,
+    draft,
+    drafted_links,
+    keyed,
+    lines,
+)
 from headwater.builder.build import build
-from headwater.inference.draft import Draft
 from headwater.inference.infer import draft_source
-
-
-def keyed(count: int, *, first: int = 1, key: str = "id") -> TinyTable:
-    """Rows with a whole number as key, a time, and a price."""
-    rows = [(first + j, DAY + timedelta(hours=j), j / 4) for j in range(count)]
-    return TinyTable({key: "INTEGER", "made_at": "TIMESTAMP", "price": "DOUBLE"}, rows)
-
-
-def links(found: Draft) -> dict[str, str]:
-    """Foreign keys of single columns, by "table.column"."""
-    return {
-        f"{table.name}.{column.name}": str(column.foreign_key)
-        for table in found.tables
-        for column in table.columns
-        if column.foreign_key is not None
-    }
-
-
-def lines(found: Draft, word: str) -> list[str]:
-    return [check for check in found.every_check() if word in check]
 
 
 def typed(kind: str, key: str, types: list[Any]) -> TinyTable:
@@ -40,7 +27,7 @@ def typed(kind: str, key: str, types: list[Any]) -> TinyTable:
     return TinyTable({"no": "INTEGER", kind: of_type, key: "INTEGER"}, rows)
 
 
-# ---- types beside ids --------------------------------------------------------------------------
+# ---- types and ids ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -56,7 +43,7 @@ def test_types_and_ids_of_other_conventions(
 ) -> None:
     one, other = tables
     found = draft({one: keyed(40), other: keyed(40), "file": typed(kind, key, types)})
-    assert set(links(found).values()) == {f"{one}.id", f"{other}.id"}
+    assert set(drafted_links(found).values()) == {f"{one}.id", f"{other}.id"}
     (line,) = lines(found, "names the table of")
     assert f"{one} for {types[0]!r} (60 rows)" in line
 
@@ -71,7 +58,7 @@ def test_a_type_may_be_the_key_of_a_table_of_types(tmp_path: Path) -> None:
     }  # fmt: skip
     source = arrow_tables(database)
     found = draft_source(source)
-    assert links(found) == {
+    assert drafted_links(found) == {
         "remark.object_id_shop_product": "shop_product.id",
         "remark.object_id_auth_user": "auth_user.id",
     }
@@ -87,11 +74,11 @@ def test_an_id_that_names_its_table_refers_to_that_whatever_its_type() -> None:
     booking = typed("account_type", "account_id", ["client", "vendor"])
     parties: TinyDatabase = {"client": keyed(40), "vendor": keyed(40), "booking": booking}
     found = draft({"account": keyed(30), **parties})
-    assert links(found) == {"booking.account_id": "account.id"}
+    assert drafted_links(found) == {"booking.account_id": "account.id"}
     (line,) = lines(found, "keys of client and vendor too, which account_type names")
     assert "CASE WHEN account_type = 'client' THEN account_id END" in line
     found = draft({"account": keyed(10), **parties})
-    assert set(links(found).values()) == {"client.id", "vendor.id"}
+    assert set(drafted_links(found).values()) == {"client.id", "vendor.id"}
 
 
 def test_an_id_that_is_part_of_a_key_with_its_type_stays_in_it(tmp_path: Path) -> None:
@@ -131,11 +118,11 @@ def test_tables_are_one_if_a_column_has_keys_of_several(names: tuple[str, str]) 
     ends = dict.fromkeys(
         [f"{names[0]}.lot_id", f"{names[1]}.lot_id", "bid.lot_id"], "lot_id.lot_id"
     )
-    assert links(found) == ends
+    assert drafted_links(found) == ends
     assert len(lines(found, "have the same columns")) == 1
     if "archive" not in names[1]:  # no word says that they are one
         found = draft({**lots(names), "bid": bids(100)})
-        assert links(found) == {"bid.lot_id": f"{names[0]}.lot_id"}
+        assert drafted_links(found) == {"bid.lot_id": f"{names[0]}.lot_id"}
         assert not lines(found, "have the same columns")
 
 
@@ -145,7 +132,9 @@ def test_keys_of_several_families_each_have_a_table() -> None:
         database |= lots((f"{name}s_2020", f"{name}s_2021"), "id")
         database[f"{name}_part"] = bids(200, f"{name}_id")
     found = draft(database)
-    tables = [links(found)[f"{name}_part.{name}_id"] for name in ("order", "claim", "visit")]
+    tables = [
+        drafted_links(found)[f"{name}_part.{name}_id"] for name in ("order", "claim", "visit")
+    ]
     assert len(set(tables)) == 3 and all(name.startswith("id") for name in tables)
 
 
@@ -162,7 +151,7 @@ def test_many_tables_that_are_one_are_not_compared_two_by_two(
     names = tuple(f"lots_{2000 + j}" for j in range(16))
     rows = {name: keyed(6, first=1 + 6 * j, key="lot_id") for j, name in enumerate(names)}
     found = draft({**rows, "bid": bids(96)})
-    assert len(links(found)) == 17
+    assert len(drafted_links(found)) == 17
     assert len(calls) <= 2 * 16  # each with the column of bids; 120 pairs
 
 
@@ -170,7 +159,7 @@ def test_states_of_the_same_things_are_not_linked_to_each_other() -> None:
     """Without times: by such links a context would show the balance of a later month."""
     names = ("balances_jan", "balances_feb", "balances_mar")
     found = draft({**lots(names, "account_no", step=0), "paid": bids(100, "account_no")})
-    assert {link.split(".")[0] for link in links(found)} == {"paid"}
+    assert {link.split(".")[0] for link in drafted_links(found)} == {"paid"}
     (line,) = lines(found, "have rows of the same things")
     assert "balances_jan, balances_feb, balances_mar" in line
 
@@ -178,10 +167,10 @@ def test_states_of_the_same_things_are_not_linked_to_each_other() -> None:
 def test_dense_keys_of_two_kinds_of_things_are_not_one() -> None:
     """home_visits and office_visits both count from 1; part_visits has some of visits."""
     two = {"home_visits": keyed(50, key="visit_id"), "office_visits": keyed(90, key="visit_id")}
-    assert links(draft(two)) == {}
+    assert drafted_links(draft(two)) == {}
     of_one = {"visits": keyed(220, key="visit_id"), "late_visits": keyed(120, first=101,
               key="visit_id")}  # fmt: skip
-    assert links(draft(of_one)) == {"late_visits.visit_id": "visits.visit_id"}
+    assert drafted_links(draft(of_one)) == {"late_visits.visit_id": "visits.visit_id"}
 
 
 def test_of_two_tables_that_a_name_may_mean_the_nearer_is_taken() -> None:
@@ -189,7 +178,7 @@ def test_of_two_tables_that_a_name_may_mean_the_nearer_is_taken() -> None:
     rows = [(j, 1 + j % 30) for j in range(90)]
     post = TinyTable({"post_id": "INTEGER", "person_id": "INTEGER"}, rows)
     found = draft({"crm_person": keyed(30), "hr_person": keyed(40), "hr_post": post})
-    assert links(found) == {"hr_post.person_id": "hr_person.id"}
+    assert drafted_links(found) == {"hr_post.person_id": "hr_person.id"}
 
 
 # ---- several keys in a cell --------------------------------------------------------------------

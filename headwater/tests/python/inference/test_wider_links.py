@@ -1,4 +1,4 @@
-"""Links that are more than a column: types beside ids, tables that are one, lists of keys."""
+"""Links that are more than a column: types with ids, tables that are one, lists of keys."""
 
 from __future__ import annotations
 
@@ -7,36 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import DAY, TinyDatabase, TinyTable, arrow_tables, draft
+from databases import (
+    DAY,
+    TinyDatabase,
+    TinyTable,
+    arrow_tables,
+    draft,
+    drafted_links,
+    keyed,
+    lines,
+)
 from headwater.builder.build import build
-from headwater.inference.draft import Draft
 from headwater.inference.infer import draft_source
 from headwater.inference.update import update_schema
 from headwater.store.store import Store
 
-
-def keyed(count: int, *, first: int = 1, key: str = "id", **more: Any) -> TinyTable:
-    """Rows with a whole number as key, a time, and a price."""
-    types = {key: "INTEGER", "made_at": "TIMESTAMP", "price": "DOUBLE"}
-    rows = [(first + j, DAY + timedelta(hours=j), j / 4) for j in range(count)]
-    return TinyTable(types, rows)
-
-
-def links(found: Draft) -> dict[str, str]:
-    """Foreign keys of single columns, by "table.column"."""
-    return {
-        f"{table.name}.{column.name}": str(column.foreign_key)
-        for table in found.tables
-        for column in table.columns
-        if column.foreign_key is not None
-    }
-
-
-def lines(found: Draft, word: str) -> list[str]:
-    return [check for check in found.every_check() if word in check]
-
-
-# ---- types beside ids --------------------------------------------------------------------------
+# ---- types and ids ------------------------------------------------------------------------------
 
 
 def notes(types: list[str], ids: list[int], prefix: str = "noteable") -> TinyTable:
@@ -53,7 +39,7 @@ def test_each_type_gets_its_column_and_foreign_key(tmp_path: Path) -> None:
         "invoices": keyed(40), "shipments": keyed(50), "notes": notes(types, list(range(1, 31))),
     }  # fmt: skip
     found = draft(database)
-    assert links(found) == {
+    assert drafted_links(found) == {
         "notes.noteable_id_invoice": "invoices.id",
         "notes.noteable_id_shipment": "shipments.id",
     }
@@ -73,11 +59,11 @@ def test_each_type_gets_its_column_and_foreign_key(tmp_path: Path) -> None:
 
 
 def test_an_id_of_an_object_has_the_type_of_its_row() -> None:
-    """Django's names: object_id beside content_type."""
+    """Django's names: object_id with content_type."""
     rows = [(j, ["blog.post", "blog.photo"][j % 2], 1 + j % 30) for j in range(120)]
     likes = TinyTable({"id": "INTEGER", "content_type": "TEXT", "object_id": "INTEGER"}, rows)
     found = draft({"post": keyed(40), "photo": keyed(40), "likes": likes})
-    assert links(found) == {
+    assert drafted_links(found) == {
         "likes.object_id_post": "post.id",
         "likes.object_id_photo": "photo.id",
     }
@@ -117,7 +103,7 @@ def sold(column: str, count: int) -> TinyTable:
 def test_keys_of_tables_that_are_one_have_a_table_of_their_values(tmp_path: Path) -> None:
     database = {**parts("sales2021", "sales2022", "sales2023"), "line": sold("sale_id", 300)}
     found = draft(database)
-    assert links(found) == {
+    assert drafted_links(found) == {
         "sales2021.id": "id.id", "sales2022.id": "id.id", "sales2023.id": "id.id",
         "line.sale_id": "id.id",
     }  # fmt: skip
@@ -167,7 +153,7 @@ def test_things_that_two_tables_name_get_a_table() -> None:
         "payments": seen(100, "visitor_uid", visitors[:20]),
     }
     found = draft(database)
-    assert links(found) == {
+    assert drafted_links(found) == {
         "clicks.visitor_uid": "visitor_uid.visitor_uid",
         "payments.visitor_uid": "visitor_uid.visitor_uid",
     }
@@ -192,7 +178,7 @@ def test_columns_of_one_name_are_not_always_the_same_things(
 ) -> None:
     others = first[:20] if second is None else second
     found = draft({"clicks": seen(300, name, first, kind), "pays": seen(100, name, others, kind)})
-    assert links(found) == {} and len(found.tables) == 2
+    assert drafted_links(found) == {} and len(found.tables) == 2
 
 
 def test_a_table_of_values_is_told_and_not_added_to_a_file_that_is_edited() -> None:

@@ -1,6 +1,6 @@
 """Rows of CSV files that are not as the others: short ones, headers that stand again, totals.
 
-Each file is drafted, and built by what is drafted: both must have the same rows.
+Each file is drafted, and built by its draft: both must have the same rows.
 """
 
 from __future__ import annotations
