@@ -56,7 +56,8 @@ release-check: lint
 	sh tools/test_rust.sh $(BIN)/python package
 	sh tools/test_burn.sh $(BIN)/python release
 	sh tools/test_burn.sh $(BIN)/python collective
-	$(MAKE) test-bare SUITES="bookworm trixie testing" FULL=1
+	$(MAKE) test-bare SUITES=bookworm
+	$(MAKE) test-bare SUITES=testing FULL=1
 
 # The pages of docs/ as a site; a broken link, or a page that mkdocs.yml does not list, is an error.
 docs: $(VENV)/docs-tools
