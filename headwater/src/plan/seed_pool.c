@@ -222,8 +222,7 @@ hw_status hw_seed_pool_next(hw_seed_pool *pool, uint32_t count, const hw_drawn_s
     HW_TRY(HWI_TAKE(hw_drawn_seeds, drawn, &into, error));
     HW_TRY(hwi_order_task(pool->plan, pool->split, pool->batch_count, &t, error));
     uint64_t last = 0, own = pool->shards[t].count;
-    if (own > 0 &&
-        (__builtin_add_overflow(pool->positions[t], count, &last) || last > own << 32)) {
+    if (own > 0 && (__builtin_add_overflow(pool->positions[t], count, &last) || last > own << 32)) {
         return hwi_fail(error, HW_BAD_ARGUMENT, "position %llu is past the last epoch, 2^32 - 1",
                         (unsigned long long)pool->positions[t]);
     }
