@@ -130,7 +130,6 @@ static void tasks_that_are_drawn_together_are_one_list(void **state) {
     hw_sampler_options options;
     hw_sampler_options_init(&options, sizeof options);
     options.seed = 7;
-    hw_error error = {0};
     hw_seed_pool *pool = NULL;
     MUST(hw_seed_pool_open(store_of(state), &options, HW_TRAIN, 0, NULL, &pool, &error));
     MUST(hw_seed_pool_together(pool, &error));
