@@ -106,6 +106,8 @@ POOLS: tuple[tuple[str, bool, int, int, dict[str, Any]], ...] = (
         2,
         {"seed_tables": [], "task_weights": [3.0, 1.0], "split_ratios": [0.5, 0.25, 0.25]},
     ),
+    ("train", False, 0, 1, {"seed_tables": [], "together": True}),
+    ("val", True, 1, 3, {"seed": 7, "together": True}),
 )
 REPORTING: tuple[dict[str, Any], ...] = (
     {},
@@ -219,6 +221,8 @@ def pool_of(
 
 def drawn(batch: headwater.SeedBatch) -> Iterator[str]:
     yield f"task {batch.task}"
+    tasks = np.zeros(0, np.uint32) if batch.tasks is None else batch.tasks
+    yield f"tasks {hash64(tasks.view(np.uint8)):016x}"
     for name in ("seeds", "epochs", "rows", "obs_times", "labels"):
         yield f"{name} {hash64(np.ascontiguousarray(getattr(batch, name)).view(np.uint8)):016x}"
 

@@ -910,6 +910,11 @@ HW_CHECK hw_status hw_seed_pool_open(hw_store *store, const hw_sampler_options *
                                      const uint32_t *label_columns, hw_seed_pool **pool,
                                      hw_error *error);
 HW_API void hw_seed_pool_close(hw_seed_pool *pool);
+/* From now on tasks do not take turns: the seeds of all of them are one list, task behind task,
+ * which each epoch shuffles as one. Begins anew, with all seeds. Rank, world_size and
+ * hw_seed_pool_keep take entries of that list, and each of `positions` is the position in it.
+ * HW_BAD_ARGUMENT with task_weights, with a task_order, or for 2^32 seeds or more. */
+HW_CHECK hw_status hw_seed_pool_together(hw_seed_pool *pool, hw_error *error);
 /* Has of each task's seeds, in stored order, entry first, first + step, ..., `most` at most, for
  * all epochs, and begins anew. Rank r of W: first r, step W. Another call starts from all seeds
  * again. */
@@ -926,9 +931,11 @@ typedef struct hw_drawn_seeds {
     uint32_t *rows; /* global row of the anchor */
     int64_t *obs_times;
     double *labels; /* in source units, 0 or 1, index within the categories, or us; NaN: none */
+    uint32_t *tasks; /* task of each seed; may be NULL unless seeds are drawn together */
 } hw_drawn_seeds;
 /* The next `count` seeds of one task, which takes its turn as in a sampler's stream; they run on
- * into its next epoch. *taken is 0 if the pool has no seeds of that task, else count. */
+ * into its next epoch. *taken is 0 if the pool has no seeds of that task, else count. Together:
+ * the next of all tasks, and *task is UINT32_MAX. */
 HW_CHECK hw_status hw_seed_pool_next(hw_seed_pool *pool, uint32_t count,
                                      const hw_drawn_seeds *drawn, uint32_t *task, uint32_t *taken,
                                      hw_error *error);

@@ -62,29 +62,37 @@ struct hwi_shard hwi_order_list(const struct hwi_plan *plan, hw_split split, uin
 }
 
 struct hwi_shard hwi_order_shard(const struct hwi_plan *plan, hw_split split, uint32_t task) {
-    struct hwi_shard list = hwi_order_list(plan, split, task);
+    return hwi_order_part(plan, plan->tasks[task].lists[split].count);
+}
+
+struct hwi_shard hwi_order_part(const struct hwi_plan *plan, uint32_t count) {
     uint32_t rank = plan->options.rank, world = plan->options.world_size;
     if (plan->options.shard == HW_SHARD_DEALT) {
-        return list;
+        return (struct hwi_shard){.step = 1, .count = count};
     }
     return (struct hwi_shard){
         .first = rank,
         .step = world,
-        .count = rank < list.count ? (list.count - rank - 1) / world + 1 : 0,
+        .count = rank < count ? (count - rank - 1) / world + 1 : 0,
     };
+}
+
+uint32_t hwi_order_entry(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                         const struct hwi_shard *shard, uint64_t position) {
+    assert(shard->count > 0);
+    uint64_t epoch = position / shard->count;
+    uint64_t key = hwi_key(plan->options.seed, HWI_KEY_EPOCH, (uint64_t)split << 32 | task,
+                           (uint64_t)shard->first << 32 | epoch);
+    uint32_t place = hwi_permute(key, shard->count, (uint32_t)(position % shard->count));
+    return shard->first + place * shard->step;
 }
 
 struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint32_t task,
                                const struct hwi_shard *shard, uint64_t position) {
     const struct hwi_task_plan *task_plan = &plan->tasks[task];
-    assert(shard->count > 0);
-    uint64_t epoch = position / shard->count;
-    uint64_t key =
-        hwi_key(plan->options.seed, HWI_KEY_EPOCH, (uint64_t)split << 32 | task_plan->task,
-                (uint64_t)shard->first << 32 | epoch);
-    uint32_t place = hwi_permute(key, shard->count, (uint32_t)(position % shard->count));
-    uint32_t index = task_plan->lists[split].seeds[shard->first + (size_t)place * shard->step];
-    return hwi_task_seed(plan, task, index, (uint32_t)epoch);
+    uint32_t entry = hwi_order_entry(plan, split, task_plan->task, shard, position);
+    uint32_t index = task_plan->lists[split].seeds[entry];
+    return hwi_task_seed(plan, task, index, (uint32_t)(position / shard->count));
 }
 
 /* The task that owns a slot of a block. */

@@ -33,9 +33,15 @@ struct hwi_shard {
 };
 /* What this rank's positions count: its own entries with fixed shards, else the whole list. */
 struct hwi_shard hwi_order_shard(const struct hwi_plan *plan, hw_split split, uint32_t task);
+/* The same of any list of `count` entries. */
+struct hwi_shard hwi_order_part(const struct hwi_plan *plan, uint32_t count);
 /* The whole list. */
 struct hwi_shard hwi_order_list(const struct hwi_plan *plan, hw_split split, uint32_t task);
-/* The seed at a position of a shard, which is not empty: position / count is the epoch. */
+/* The entry of a list at a position of a shard of it, which is not empty: position / count is the
+ * epoch. task: the store's number of the task that has the list; HWI_NONE: a list of all tasks. */
+uint32_t hwi_order_entry(const struct hwi_plan *plan, hw_split split, uint32_t task,
+                         const struct hwi_shard *shard, uint64_t position);
+/* The seed there. */
 struct hwi_seed hwi_order_seed(const struct hwi_plan *plan, hw_split split, uint32_t task,
                                const struct hwi_shard *shard, uint64_t position);
 

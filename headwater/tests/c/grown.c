@@ -149,6 +149,14 @@ static void tell_sampler(hw_store *store) {
     MUST(hw_seed_pool_next(pool, 3, &drawn.it, &task, &taken, &error));
     INTACT(drawn);
     printf("drawn of %u: %u %u %u\n", task, seeds[0], seeds[1], seeds[2]);
+    uint32_t tasks[3];
+    drawn.it.tasks = tasks;
+    MUST(hw_seed_pool_together(pool, &error));
+    MUST(hw_seed_pool_next(pool, 3, &drawn.it, &task, &taken, &error));
+    INTACT(drawn);
+    for (uint32_t i = 0; i < taken; i++) {
+        printf("drawn together: %u of %u\n", seeds[i], tasks[i]);
+    }
     hw_seed_pool_close(pool);
 }
 

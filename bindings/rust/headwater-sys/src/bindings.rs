@@ -495,6 +495,7 @@ pub struct hw_drawn_seeds {
     pub rows: *mut u32,
     pub obs_times: *mut i64,
     pub labels: *mut f64,
+    pub tasks: *mut u32,
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -673,6 +674,7 @@ unsafe extern "C" {
     pub fn hw_sampler_column_scale(sampler: *const hw_sampler, column: u32, mean: *mut f64, std: *mut f64, error: *mut hw_error) -> hw_status;
     pub fn hw_seed_pool_open(store: *mut hw_store, options: *const hw_sampler_options, split: hw_split, require_label: u8, label_columns: *const u32, pool: *mut *mut hw_seed_pool, error: *mut hw_error) -> hw_status;
     pub fn hw_seed_pool_close(pool: *mut hw_seed_pool);
+    pub fn hw_seed_pool_together(pool: *mut hw_seed_pool, error: *mut hw_error) -> hw_status;
     pub fn hw_seed_pool_keep(pool: *mut hw_seed_pool, first: u32, step: u32, most: u32, error: *mut hw_error) -> hw_status;
     pub fn hw_seed_pool_count(pool: *const hw_seed_pool) -> u64;
     pub fn hw_seed_pool_remaining(pool: *const hw_seed_pool) -> u64;
@@ -986,6 +988,7 @@ pub fn layout() -> &'static [(&'static str, &'static str, usize)] {
         ("hw_drawn_seeds", "rows", core::mem::offset_of!(hw_drawn_seeds, rows)),
         ("hw_drawn_seeds", "obs_times", core::mem::offset_of!(hw_drawn_seeds, obs_times)),
         ("hw_drawn_seeds", "labels", core::mem::offset_of!(hw_drawn_seeds, labels)),
+        ("hw_drawn_seeds", "tasks", core::mem::offset_of!(hw_drawn_seeds, tasks)),
         ("hw_sampler_stats", "", size_of::<hw_sampler_stats>()),
         ("hw_sampler_stats", "struct_bytes", core::mem::offset_of!(hw_sampler_stats, struct_bytes)),
         ("hw_sampler_stats", "batches", core::mem::offset_of!(hw_sampler_stats, batches)),

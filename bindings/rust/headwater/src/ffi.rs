@@ -479,6 +479,8 @@ pub(crate) struct Drawn {
     pub(crate) rows: Vec<u32>,
     pub(crate) times: Vec<i64>,
     pub(crate) labels: Vec<f64>,
+    /// Only if seeds are drawn together.
+    pub(crate) tasks: Vec<u32>,
 }
 
 pub(crate) fn open_pool<T>(
@@ -497,6 +499,12 @@ pub(crate) fn open_pool<T>(
         let pool = NonNull::new(pool).expect("HW_OK comes with a pool");
         made(PoolHandle { pool }, raw, resolved)
     })
+}
+
+pub(crate) fn pool_together(pool: &mut PoolHandle) -> Result<()> {
+    // SAFETY: the pool is this one's alone.
+    call(|error| unsafe { sys::hw_seed_pool_together(pool.pool.as_ptr(), error) })?;
+    Ok(())
 }
 
 /// Seeds drawn by task, as `position`, and calls of `pool_next`.
@@ -531,7 +539,7 @@ pub(crate) fn pool_keep(pool: &mut PoolHandle, first: u32, step: u32, most: u32)
     Ok(())
 }
 
-pub(crate) fn pool_next(pool: &mut PoolHandle, count: usize) -> Result<Drawn> {
+pub(crate) fn pool_next(pool: &mut PoolHandle, count: usize, is_together: bool) -> Result<Drawn> {
     let wanted = u32::try_from(count)
         .map_err(|_| Error::bad_argument(format!("{count} seeds in one batch")))?;
     let mut drawn = Drawn {
@@ -541,6 +549,7 @@ pub(crate) fn pool_next(pool: &mut PoolHandle, count: usize) -> Result<Drawn> {
         rows: vec![0; count],
         times: vec![0; count],
         labels: vec![0.0; count],
+        tasks: vec![0; if is_together { count } else { 0 }],
     };
     let into = sys::hw_drawn_seeds {
         struct_bytes: size_of::<sys::hw_drawn_seeds>(),
@@ -549,9 +558,10 @@ pub(crate) fn pool_next(pool: &mut PoolHandle, count: usize) -> Result<Drawn> {
         rows: drawn.rows.as_mut_ptr(),
         obs_times: drawn.times.as_mut_ptr(),
         labels: drawn.labels.as_mut_ptr(),
+        tasks: if is_together { drawn.tasks.as_mut_ptr() } else { null_mut() },
     };
     let mut taken = 0;
-    // SAFETY: arrays of `count` entries each.
+    // SAFETY: arrays of `count` entries each; tasks "may be NULL unless seeds are drawn together".
     call(|error| unsafe {
         let (pool, task) = (pool.pool.as_ptr(), &mut drawn.task);
         sys::hw_seed_pool_next(pool, wanted, &into, task, &mut taken, error)
@@ -562,5 +572,6 @@ pub(crate) fn pool_next(pool: &mut PoolHandle, count: usize) -> Result<Drawn> {
     drawn.rows.truncate(taken);
     drawn.times.truncate(taken);
     drawn.labels.truncate(taken);
+    drawn.tasks.truncate(taken);
     Ok(drawn)
 }

@@ -44,16 +44,18 @@ pub struct SeedPool {
     pub(crate) deciding: Vec<(String, Json)>,
     /// Rank and number of ranks: those of the options, and those that it was partitioned for.
     ranks: [(u32, u32); 2],
-    /// Seeds of each task at most.
+    /// Seeds of each task at most; together, of the list of all.
     pub(crate) most: u32,
+    pub(crate) is_together: bool,
 }
 
-/// Seeds of one task, which [`Sampler::epoch_of`](crate::Sampler::epoch_of) makes contexts of.
+/// Seeds of one task, which [`Sampler::epoch_of`](crate::Sampler::epoch_of) makes contexts of, or
+/// of several that are drawn together: see [`DrawnSeeds::by_task`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DrawnSeeds {
-    /// The task, or with seed tables the table.
-    pub task: String,
+    /// The task, or with seed tables the table. None: drawn together.
+    pub task: Option<String>,
     /// Numbers within the task; of a seed table the row within the table.
     pub seeds: Vec<u32>,
     /// The epoch of the pool in which each is drawn.
@@ -65,6 +67,37 @@ pub struct DrawnSeeds {
     /// In source units: a number, 0 or 1, a place among the categories, or microseconds. NaN:
     /// there is no label.
     pub labels: Vec<f64>,
+    /// Drawn together: the tasks of the pool, or its seed tables. Else empty.
+    pub names: Vec<String>,
+    /// Drawn together: for each seed the index in `names`. Else empty.
+    pub tasks: Vec<u32>,
+}
+
+impl DrawnSeeds {
+    /// The seeds of each task or seed table that has some here, with its name; each keeps the order
+    /// drawn.
+    pub fn by_task(&self) -> Vec<(String, DrawnSeeds)> {
+        if let Some(task) = self.task.as_ref().filter(|_| !self.seeds.is_empty()) {
+            return vec![(task.clone(), self.clone())];
+        }
+        let part = |place: usize, task: &String| {
+            let of: Vec<usize> =
+                (0..self.tasks.len()).filter(|i| self.tasks[*i] as usize == place).collect();
+            let numbers = |list: &[u32]| of.iter().map(|i| list[*i]).collect();
+            DrawnSeeds {
+                task: Some(task.clone()),
+                seeds: numbers(&self.seeds),
+                epochs: numbers(&self.epochs),
+                rows: numbers(&self.rows),
+                times: of.iter().map(|i| self.times[*i]).collect(),
+                labels: of.iter().map(|i| self.labels[*i]).collect(),
+                names: Vec::new(),
+                tasks: Vec::new(),
+            }
+        };
+        let parts = self.names.iter().enumerate().map(|(i, task)| (task.clone(), part(i, task)));
+        parts.filter(|(_, part)| !part.seeds.is_empty()).collect()
+    }
 }
 
 impl SeedPool {
@@ -85,8 +118,19 @@ impl SeedPool {
                 deciding,
                 ranks: [(raw.rank, raw.world_size.max(1)), (0, 1)],
                 most: u32::MAX,
+                is_together: false,
             })
         })
+    }
+
+    /// The same pool with the seeds of all tasks or seed tables as one list, which each epoch
+    /// shuffles as one, so that a batch has seeds of several. It has all seeds and begins anew.
+    /// [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument) with `task_weights` or a
+    /// `task_order`.
+    pub fn together(mut self) -> Result<SeedPool> {
+        ffi::pool_together(&mut self.pool)?;
+        (self.ranks[1], self.most, self.is_together) = ((0, 1), u32::MAX, true);
+        Ok(self)
     }
 
     /// The seeds of one task of a sampler, or with seed tables of one table, in the order of its
@@ -125,7 +169,7 @@ impl SeedPool {
         self.len() == 0
     }
 
-    /// Seeds that are left to the end of the epoch that each task is in.
+    /// Seeds that are left to the end of the epoch, of each task its own unless drawn together.
     pub fn remaining(&self) -> u64 {
         ffi::pool_remaining(&self.pool)
     }
@@ -139,7 +183,7 @@ impl SeedPool {
         self.keep(rank, world, u32::MAX)
     }
 
-    /// Has of each task's seeds, in stored order, those numbered `first`, `first + step`, ..., at
+    /// Has of each task's seeds (together, of all), in stored order, those numbered `first`, `first + step`, ..., at
     /// most `most`, for all epochs, and begins anew. Another call starts from all seeds again.
     pub fn keep(&mut self, first: u32, step: u32, most: u32) -> Result<()> {
         ffi::pool_keep(&mut self.pool, first, step, most)?;
@@ -147,17 +191,18 @@ impl SeedPool {
         Ok(())
     }
 
-    /// All seeds of a pool of one task, in the order of an epoch; the pool then stands at its end.
+    /// All seeds of a pool of one task, or of several together, in the order of an epoch; the pool
+    /// then stands at its end.
     pub fn epoch(&mut self, index: u32) -> Result<DrawnSeeds> {
         let tasks = self.sources.seeds.len();
-        if tasks > 1 {
-            let message = format!("the pool is of {tasks} tasks, expected one");
+        if tasks > 1 && !self.is_together {
+            let message = format!("the pool is of {tasks} tasks, expected one, or together()");
             return Err(Error::bad_argument(message));
         }
         let count = self.len();
         let drawn = vec![u64::from(index) * count; self.sources.position_count];
         ffi::pool_set_position(&mut self.pool, &drawn, 0);
-        self.next_batch(usize::try_from(count).expect("a task has at most 2^32 seeds"))
+        self.next_batch(usize::try_from(count).expect("a list has fewer than 2^32 seeds"))
     }
 
     /// The rank and the number of ranks whose part of all seeds it has.
@@ -167,15 +212,23 @@ impl SeedPool {
         (rank + part * world, world * parts)
     }
 
-    /// The next `count` seeds of one task, which run on into its next epoch. None are in it if the
-    /// task has none in this pool.
+    /// The next `count` seeds of one task, or together of all, which run on into the next epoch.
+    /// None are in it if the task has none in this pool.
     pub fn next_batch(&mut self, count: usize) -> Result<DrawnSeeds> {
-        let drawn = ffi::pool_next(&mut self.pool, count)?;
-        let mut names = self.sources.seeds.iter();
-        let (task, _) =
-            names.find(|(_, number)| *number == drawn.task).expect("it is one of these");
+        let drawn = ffi::pool_next(&mut self.pool, count, self.is_together)?;
+        let seeds = &self.sources.seeds;
+        let place = |task: u32| {
+            seeds.binary_search_by_key(&task, |(_, number)| *number).expect("it is one of these")
+        };
+        let (task, names) = if self.is_together {
+            (None, seeds.iter().map(|(name, _)| name.clone()).collect())
+        } else {
+            (Some(seeds[place(drawn.task)].0.clone()), Vec::new())
+        };
         Ok(DrawnSeeds {
-            task: task.clone(),
+            task,
+            names,
+            tasks: drawn.tasks.iter().map(|task| place(*task) as u32).collect(),
             seeds: drawn.seeds,
             epochs: drawn.epochs,
             rows: drawn.rows,

@@ -140,6 +140,7 @@ impl SeedPool {
         let (positions, batches) = ffi::pool_position(&self.pool, self.sources.position_count);
         let (rank, world_size) = self.part();
         let mut options = self.deciding.clone();
+        options.push(("together".to_owned(), Json::Bool(self.is_together)));
         options.push(("rank".to_owned(), Json::from(rank)));
         options.push(("world_size".to_owned(), Json::from(world_size)));
         if self.most < u32::MAX {
@@ -156,6 +157,12 @@ impl SeedPool {
     pub fn load_state(&mut self, state: &State) -> Result<()> {
         state.check(&self.state(), "pool")?;
         let (positions, batches) = place(&self.sources, &state.0)?;
+        let own: Vec<u64> =
+            self.sources.seeds.iter().map(|(_, number)| positions[*number as usize]).collect();
+        if self.is_together && own.iter().any(|position| *position != own[0]) {
+            let message = format!("the state is not whole: positions are {own:?}, expected one");
+            return Err(Error::bad_argument(message));
+        }
         ffi::pool_set_position(&mut self.pool, &positions, batches);
         Ok(())
     }

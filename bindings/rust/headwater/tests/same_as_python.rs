@@ -157,23 +157,30 @@ fn seed_lines(drawn: &DrawnSeeds) -> Vec<String> {
         ("labels", labels),
     ];
     let hashed = arrays.map(|(name, bytes)| format!("{name} {:016x}", hash64(&bytes)));
-    [format!("task {}", drawn.task)].into_iter().chain(hashed).collect()
+    let task = drawn.task.as_deref().unwrap_or("None");
+    let tasks = format!("tasks {:016x}", hash64(&numbers(&drawn.tasks)));
+    [format!("task {task}"), tasks].into_iter().chain(hashed).collect()
 }
 
 #[test]
 fn a_pool_of_python_is_rusts_and_goes_on_here_and_there() {
     let saved = saved("pools.txt", "pool ");
-    assert_eq!(saved.len(), 8);
+    assert_eq!(saved.len(), 12);
     let mut of_rust = String::new();
     for (words, json, expected) in &saved {
         let [name, of_split, labelled, rank, world, pairs @ ..] = &words[..] else {
             panic!("a pool has a store, a split, a part and options: {words:?}");
         };
-        let given = options(pairs.iter().map(String::as_str));
+        let of_sampler = pairs.iter().filter(|pair| *pair != "together=True");
+        let is_together = pairs.len() > of_sampler.clone().count();
+        let given = options(of_sampler.map(String::as_str));
         let (rank, world) = (rank.parse().unwrap(), world.parse().unwrap());
         let open = || {
             let split = split(of_split);
             let mut pool = SeedPool::new(&store(name), &given, split, labelled == "True").unwrap();
+            if is_together {
+                pool = pool.together().unwrap();
+            }
             pool.partition_for_rank(rank, world).unwrap();
             pool
         };
@@ -274,10 +281,11 @@ fn parts_of_a_pool_are_the_ranks_of_a_sampler() {
         let mut orders = Vec::new();
         for index in 0..3 {
             let drawn = pool.next_batch(pool.len() as usize).unwrap();
-            assert_eq!(drawn.task, "churn");
+            let task = drawn.task.expect("one task at a time");
+            assert_eq!(task, "churn");
             assert!(drawn.epochs.iter().all(|epoch| *epoch == index));
             let by_rank = lines_of(own.epoch(Split::Train, "churn", index).unwrap()).unwrap();
-            let chosen = whole.epoch_of(&drawn.task, &drawn.seeds, &drawn.epochs).unwrap();
+            let chosen = whole.epoch_of(&task, &drawn.seeds, &drawn.epochs).unwrap();
             let by_pool = lines_of(chosen).unwrap();
             // A sampler's ranks are padded to equally many batches, a pool's parts are not.
             assert_eq!(by_rank[..by_pool.len()], by_pool);

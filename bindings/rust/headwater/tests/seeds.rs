@@ -119,3 +119,50 @@ fn a_pool_of_one_task_gives_each_epoch_of_the_sampler() {
     assert!(error.message().contains("most"), "{error}");
     assert!(SeedPool::of(&sampler, Split::Train, "charn", false).is_err());
 }
+
+#[test]
+fn tables_that_are_drawn_together_are_one_list() {
+    let (store, names) = (store("shop"), ["orders", "visits"]);
+    let options = small().objective(headwater::Objective::MaskedCells).seed_tables(names);
+    let open = || SeedPool::new(&store, &options, Split::Train, false).unwrap();
+    let mut pool = open().together().unwrap();
+    assert_eq!(pool.len(), open().len());
+    let pairs = |drawn: &headwater::DrawnSeeds| -> Vec<(u32, u32)> {
+        drawn.tasks.iter().copied().zip(drawn.seeds.iter().copied()).collect()
+    };
+    let sorted = |mut list: Vec<(u32, u32)>| {
+        list.sort_unstable();
+        list
+    };
+    let (first, second) = (pool.epoch(0).unwrap(), pool.epoch(1).unwrap());
+    let all = sorted(pairs(&first));
+    assert!(all.windows(2).all(|pair| pair[0] != pair[1]) && all.len() as u64 == pool.len());
+    assert_eq!(all, sorted(pairs(&second)));
+    assert_ne!(pairs(&first), pairs(&second));
+    assert_eq!((first.task.as_ref(), &first.names[..]), (None, &names.map(String::from)[..]));
+    let sampler = Sampler::open(&store, &options).unwrap();
+    let drawn = pool.next_batch(8).unwrap();
+    let parts = drawn.by_task();
+    assert_eq!(parts.iter().map(|(_, part)| part.seeds.len()).sum::<usize>(), 8);
+    for (table, part) in &parts {
+        let own = pairs(&drawn).into_iter().filter(|(task, _)| names[*task as usize] == table);
+        assert_eq!(part.seeds, own.map(|(_, seed)| seed).collect::<Vec<_>>());
+        let [(name, same)] = &part.by_task()[..] else { panic!("a part is of one table") };
+        assert_eq!((name, &same.rows), (table, &part.rows));
+        let batch = sampler.batch_of(table, &part.seeds, &part.epochs).unwrap();
+        let anchors = batch.array("anchor_rows").unwrap();
+        assert_eq!(anchors.as_slice::<u32>().unwrap()[..part.rows.len()], part.rows);
+    }
+    let mut ranks = Vec::new();
+    for rank in 0..3 {
+        pool.partition_for_rank(rank, 3).unwrap();
+        ranks.extend(pairs(&pool.epoch(5).unwrap()));
+    }
+    assert_eq!(sorted(ranks), all);
+    let error = pool.load_state(&open().state()).unwrap_err();
+    assert!(error.message().contains("together was false and is true"), "{error}");
+    let weighted = options.clone().task_weights(vec![1.0, 2.0]);
+    let weighted = SeedPool::new(&store, &weighted, Split::Train, false).unwrap().together();
+    assert!(weighted.err().unwrap().message().contains("leave out task_weights"));
+    assert!(open().epoch(0).unwrap_err().message().contains("expected one, or together()"));
+}

@@ -8,7 +8,6 @@ from threading import Lock
 from typing import Any, SupportsIndex
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headwater.binding.conversions import u32, u32_array, u64
 from headwater.binding.library import Handle, call, filled, lib, own
@@ -19,7 +18,7 @@ DRAWN: tuple[tuple[str, type[np.generic], type[Any]], ...] = (
     ("seeds", np.uint32, c_uint32), ("epochs", np.uint32, c_uint32), ("rows", np.uint32, c_uint32),
     ("obs_times", np.int64, c_int64), ("labels", np.float64, c_double),
 )  # fmt: skip
-
+TASKS = ("tasks", np.uint32, c_uint32)  # only if seeds are drawn together
 
 AT_ONCE = 1 << 20
 
@@ -33,7 +32,7 @@ class SeedPool:
 
     def __init__(
         self, store: Store, split: SupportsIndex, *, require_label: bool,
-        label_columns: Sequence[int] | None, **options: Any,
+        label_columns: Sequence[int] | None, together: bool = False, **options: Any,
     ) -> None:  # fmt: skip
         counts = store.counts()
         more = counts["table_count"] if options.get("seed_tables") is not None else 0
@@ -46,6 +45,10 @@ class SeedPool:
             lib.hw_seed_pool_open, store.open_handle(), given.address, u32(split),
             int(require_label), columns, byref(self._handle.out),
         )  # fmt: skip
+        self._arrays = DRAWN
+        if together:
+            call(lib.hw_seed_pool_together, self._handle)
+            self._arrays = (*DRAWN, TASKS)
 
     def begin(self) -> Position:
         return [0] * self.task_count, 0
@@ -62,16 +65,17 @@ class SeedPool:
 
     def draw(
         self, piece: Piece, position: Position, count: SupportsIndex, /
-    ) -> tuple[int, dict[str, NDArray[Any]], Position]:
-        """The task's number, by name of hw_drawn_seeds its next seeds, [count] or [0], and where
-        that ends. AT_ONCE of them are drawn at a time, so that Ctrl-C is answered in between."""
+    ) -> tuple[int, dict[str, Any], Position]:
+        """The task's number (together: 2^32 - 1), by name of hw_drawn_seeds the next seeds, [count]
+        or [0], and where that ends. AT_ONCE of them are drawn at a time, so that Ctrl-C is answered
+        in between."""
         task, taken, batches, size = c_uint32(), c_uint32(), c_uint64(), u32(count)
-        arrays = {name: np.empty(size, dtype) for name, dtype, _ in DRAWN}
+        arrays = {name: np.empty(size, dtype) for name, dtype, _ in self._arrays}
         drawn = filled("hw_drawn_seeds")
         ends = (c_uint64 * self.task_count)()
         done = 0
         while done < size:
-            for name, _, item in DRAWN:
+            for name, _, item in self._arrays:
                 setattr(drawn, name, cast(arrays[name][done:].ctypes.data, POINTER(item)))
             part = min(size - done, AT_ONCE)
             with self._lock:

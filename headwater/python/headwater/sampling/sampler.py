@@ -503,6 +503,12 @@ class Sampler:
         for name, value in (("time_split", mine["time_split"]), ("visible_until", until)):
             if value is not None and set(value) != {NO_TIME_US}:
                 faults.append(f"the sampler has {name}, which a pool does not know")
+        if its["together"]:
+            faults.append(
+                "its seeds are drawn together, and a batch has those of one task or table: draw"
+                " with pool.next_batch, and make a batch of each part of by_task() with"
+                " sampler.batch_of"
+            )
         if mine["train_on_val"]:
             faults.append("the sampler has train_on_val, which a pool does not know")
         if faults:

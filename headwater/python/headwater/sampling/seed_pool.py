@@ -29,17 +29,39 @@ LABELS = ("numerical", "boolean", "categorical", "timestamp")
 
 @dataclass(frozen=True)
 class SeedBatch:
-    """Seeds of one task, in the order drawn; arrays are read-only, [n]."""
+    """Seeds of one task, or of several that are drawn together, in the order drawn; arrays are
+    read-only, [n]."""
 
-    task: str  # or the seed table
+    task: str | None  # or the seed table; None: drawn together
     seeds: NDArray[np.uint32]  # numbers within the task, of a seed table rows within the table
     epochs: NDArray[np.uint32]
     rows: NDArray[np.uint32]  # the anchor's global row
     obs_times: NDArray[np.int64]  # microseconds; 2^63 - 1: none
     labels: NDArray[np.float64]  # source units, 0 or 1, index of the category, or us; NaN: none
+    names: tuple[str, ...] = ()  # drawn together: the tasks of the pool, or its seed tables
+    tasks: NDArray[np.uint32] | None = None  # drawn together: for each seed the index in `names`
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    def by_task(self) -> dict[str, SeedBatch]:
+        """The seeds of each task or seed table that has some here, as `batch_of` takes them; each
+        keeps the order drawn."""
+        if self.tasks is None:
+            return {} if self.task is None or not len(self) else {self.task: self}
+        return {
+            self.names[place]: self._chosen(self.names[place], self.tasks == place)
+            for place in np.unique(self.tasks)
+        }
+
+    def _chosen(self, task: str, where: NDArray[np.bool_]) -> SeedBatch:
+        arrays = {name: getattr(self, name)[where] for name in ARRAYS}
+        for array in arrays.values():
+            array.flags.writeable = False
+        return SeedBatch(task, **arrays)
+
+
+ARRAYS = ("seeds", "epochs", "rows", "obs_times", "labels")
 
 
 class SeedPool:
@@ -51,6 +73,9 @@ class SeedPool:
     they have the precision of cells, float32. rng_seed, split_seed, split_ratios, task_weights: as
     `seed` and the others of `Sampler`; a sampler of the same values has the same seeds in the same
     order, if require_label leaves out none.
+
+    together: the seeds of all tasks or seed tables are one list, which each epoch shuffles as one,
+    so that a batch has seeds of several. By default tasks take turns. ValueError with task_weights.
 
     TaskError if no seed is left. One thread at a time.
     """
@@ -67,6 +92,7 @@ class SeedPool:
         split_seed: int = 123,
         split_ratios: Sequence[float] = SPLIT_RATIOS,
         task_weights: Mapping[str, float] | Sequence[float] | None = None,
+        together: bool = False,
     ) -> None:
         self.store = store if isinstance(store, Store) else Store(store)
         self._sources = SeedSources(self.store, tasks, seed_tables)
@@ -76,6 +102,8 @@ class SeedPool:
             ratios = split_ratios_of(split_ratios)
         if ratios != SPLIT_RATIOS:
             self._sources.check_dealt(ratios)
+        if not isinstance(together, bool | np.bool_):
+            raise TypeError(f"together is {together!r}, expected True or False")
         weights = self._sources.weights(task_weights)
         options = {
             "seed": _seed("rng_seed", rng_seed), "split_seed": _seed("split_seed", split_seed),
@@ -84,7 +112,7 @@ class SeedPool:
         self._core = binding.SeedPool(
             self.store.core, split_number(split), require_label=bool(require_label),
             label_columns=labels, tasks=None if tasks is None else self._sources.numbers,
-            seed_tables=self._sources.table_numbers(), **options,
+            seed_tables=self._sources.table_numbers(), together=bool(together), **options,
         )  # fmt: skip
         self._position = self._core.begin()
         self.rank, self.world_size = 0, 1
@@ -92,7 +120,7 @@ class SeedPool:
         self.options: dict[str, Any] = {
             **options, "split": split, "split_ratios": list(ratios),
             "tasks": self._sources.names(), "seed_tables": self._sources.are_tables,
-            "label_columns": labels or bool(require_label),
+            "label_columns": labels or bool(require_label), "together": bool(together),
         }  # fmt: skip
 
     def _label_columns(self, given: bool | str | Mapping[str, str]) -> list[int] | None:
@@ -147,25 +175,30 @@ class SeedPool:
         return self._core.count((0, self.world_size, MOST))
 
     def remaining(self) -> int:
-        """Seeds to the end of the epoch, summed over the epochs that the tasks are in."""
+        """Seeds to the end of the epoch; if tasks take turns, the sum over their epochs."""
         return self._core.remaining(self._piece, self._position)
 
     def next_batch(self, n: int) -> SeedBatch:
-        """The next n seeds of one task; a task takes its turn as in a sampler's stream.
+        """The next n seeds of one task, which takes its turn as in a sampler's stream; together the
+        next n of all tasks, with the task of each.
 
-        They run on into the task's next epoch, which has another order. A pool that has no seeds
-        of the task, because other ranks have them, gives none.
+        They run on into the next epoch, which has another order. A pool that has no seeds of the
+        task, because other ranks have them, gives none.
         """
         if not 1 <= whole("n", n) <= MOST_DRAWN:
             raise ValueError(f"n is {n}, expected 1 to {MOST_DRAWN}")
         number, drawn, self._position = self._core.draw(self._piece, self._position, n)
-        return SeedBatch(self._sources.name(number), **drawn)
+        if not self.options["together"]:
+            return SeedBatch(self._sources.name(number), **drawn)
+        tasks = np.searchsorted(self._sources.numbers, drawn.pop("tasks")).astype(np.uint32)
+        tasks.flags.writeable = False
+        return SeedBatch(None, **drawn, names=tuple(self.options["tasks"]), tasks=tasks)
 
     def partition_for_rank(self, rank: int, world_size: int) -> None:
         """Keep the seeds i mod world_size = rank of the present ones, for all epochs; begin anew.
 
-        Parts differ by at most one seed, and each epoch shuffles a part by itself. A part without
-        seeds is a warning.
+        That is of each task, or together of the list of all. Parts of a list differ by at most one
+        seed, and each epoch shuffles a part by itself. A part without seeds is a warning.
         """
         rank, world_size = whole("rank", rank), whole("world_size", world_size)
         if not 0 <= rank < world_size or self.world_size * world_size > MOST:
@@ -206,6 +239,9 @@ class SeedPool:
         """Continue where `state` was taken; ValueError names everything that differs."""
         check_saved(state, self.state_dict(), "pool")
         positions = self._sources.numbered(state["positions"], self._core.task_count)
+        own = {positions[number] for number in self._sources.numbers}
+        if self.options["together"] and len(own) > 1:
+            raise ValueError(f"the state is not whole: positions are {sorted(own)}, expected one")
         self._position = positions, natural("batches", state["batches"])
 
 

@@ -1,6 +1,8 @@
 /* Pools of seeds over the league: parts, labels, positions, refusals. */
 #include <math.h>
+#include <string.h>
 
+#include "base/rng.h"
 #include "support/league.h"
 #include "support/unit_test.h"
 
@@ -28,14 +30,18 @@ static hw_seed_pool *open_pool(void **state, uint32_t task, uint8_t require_labe
     return pool;
 }
 
+static hw_drawn_seeds into_of(struct drawn *drawn) {
+    return (hw_drawn_seeds){.struct_bytes = sizeof(hw_drawn_seeds),
+                            .seeds = drawn->seeds,
+                            .epochs = drawn->epochs,
+                            .rows = drawn->rows,
+                            .obs_times = drawn->obs_times,
+                            .labels = drawn->labels};
+}
+
 static hw_status draw(hw_seed_pool *pool, uint32_t count, struct drawn *drawn, uint32_t *taken) {
     uint32_t task = 0;
-    hw_drawn_seeds into = {.struct_bytes = sizeof into,
-                           .seeds = drawn->seeds,
-                           .epochs = drawn->epochs,
-                           .rows = drawn->rows,
-                           .obs_times = drawn->obs_times,
-                           .labels = drawn->labels};
+    hw_drawn_seeds into = into_of(drawn);
     return hw_seed_pool_next(pool, count, &into, &task, taken, NULL);
 }
 
@@ -115,6 +121,61 @@ static void rows_of_a_table_have_the_labels_of_a_column(void **state) {
     assert_string_equal(error.message, "label_columns[0] is 0, expected a column of seed table 1");
 }
 
+/* Train has seeds 0, 1, 3 and 4 of score, 0 and 2 of form, 0 and 1 of next: a list of eight, of
+ * which position p holds the entry that the keyed permutation of the document puts there. */
+static void tasks_that_are_drawn_together_are_one_list(void **state) {
+    static const uint32_t list[8][2] = {{TASK_SCORE, 0}, {TASK_SCORE, 1}, {TASK_SCORE, 3},
+                                        {TASK_SCORE, 4}, {TASK_FORM, 0},  {TASK_FORM, 2},
+                                        {TASK_NEXT, 0},  {TASK_NEXT, 1}};
+    hw_sampler_options options;
+    hw_sampler_options_init(&options, sizeof options);
+    options.seed = 7;
+    hw_seed_pool *pool = NULL;
+    MUST(hw_seed_pool_open(store_of(state), &options, HW_TRAIN, 0, NULL, &pool, &error));
+    MUST(hw_seed_pool_together(pool, &error));
+    struct drawn drawn;
+    uint32_t task = 0, taken = 0, tasks[MOST];
+    assert_int_equal(draw(pool, 1, &drawn, &taken), HW_BAD_ARGUMENT); /* without tasks */
+    hw_drawn_seeds into = into_of(&drawn);
+    into.tasks = tasks;
+    for (uint32_t world = 1; world <= 9; world += 2) {
+        for (uint32_t rank = 0; rank < world; rank++) {
+            MUST(hw_seed_pool_keep(pool, rank, world, UINT32_MAX, &error));
+            uint32_t own = rank < 8 ? (7 - rank) / world + 1 : 0;
+            assert_int_equal(hw_seed_pool_count(pool), own);
+            for (uint32_t epoch = 0; epoch < 2; epoch++) {
+                assert_int_equal(hw_seed_pool_remaining(pool), own);
+                MUST(hw_seed_pool_next(pool, own, &into, &task, &taken, &error));
+                assert_true(task == UINT32_MAX && taken == own);
+                uint64_t key = hwi_key(7, HWI_KEY_EPOCH, UINT32_MAX, (uint64_t)rank << 32 | epoch);
+                for (uint32_t i = 0; i < own; i++) {
+                    const uint32_t *expected = list[rank + world * hwi_permute(key, own, i)];
+                    assert_int_equal(tasks[i], expected[0]);
+                    assert_int_equal(drawn.seeds[i], expected[1]);
+                    assert_int_equal(drawn.epochs[i], epoch);
+                }
+            }
+        }
+    }
+    hw_seed_pool_close(pool);
+}
+
+static void turns_and_together_do_not_go_together(void **state) {
+    static const double weights[] = {1, 2, 1};
+    hw_error error = {0};
+    for (int i = 0; i < 2; i++) {
+        hw_sampler_options options;
+        hw_sampler_options_init(&options, sizeof options);
+        options.task_weights = i == 0 ? weights : NULL;
+        options.task_order = i == 0 ? HW_TASKS_WEIGHTED : HW_TASKS_ROUND_ROBIN;
+        hw_seed_pool *pool = NULL;
+        MUST(hw_seed_pool_open(store_of(state), &options, HW_TRAIN, 0, NULL, &pool, &error));
+        assert_int_equal(hw_seed_pool_together(pool, &error), HW_BAD_ARGUMENT);
+        assert_non_null(strstr(error.message, "leave out task_weights and task_order"));
+        hw_seed_pool_close(pool);
+    }
+}
+
 static void what_cannot_be_is_refused(void **state) {
     static const uint32_t next = TASK_NEXT;
     hw_sampler_options options = options_of(&next);
@@ -148,6 +209,8 @@ int main(void) {
         cmocka_unit_test(parts_have_every_seed_once_in_each_epoch),
         cmocka_unit_test(a_label_that_is_null_is_left_out_on_request),
         cmocka_unit_test(rows_of_a_table_have_the_labels_of_a_column),
+        cmocka_unit_test(tasks_that_are_drawn_together_are_one_list),
+        cmocka_unit_test(turns_and_together_do_not_go_together),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, open_league, close_shelf);

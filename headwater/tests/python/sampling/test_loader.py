@@ -261,6 +261,7 @@ def test_a_broken_state_is_refused(sampler: Sampler, changed: Any, message: str)
         ({"tasks": ["churn"]}, {"split_ratios": (0.5, 0.25, 0.25)}, "split_ratios is"),
         ({"seed_tables": ["orders"]}, {}, "its seed tables"),
         ({"tasks": ["churn"]}, {"train_on_val": True}, "train_on_val"),
+        ({"tasks": ["churn"], "together": True}, {}, "drawn together"),
         ({"tasks": ["churn"]}, {"time_split": ("1970-01-05", "1970-02-01")}, "time_split"),
     ],
 )
