@@ -42,6 +42,8 @@ RUN = "the run"  # in place of a preset's name
 PARTS = (1, 4)  # of a batch, by budgets of cells
 WORTH = 0.9  # of the time as it is, that a change must not take more than
 AT_EASE = 0.8  # of a step, that sampling may take before more threads are advised
+UNSTEADY = 2.0  # times the shortest turn of steps, of which no other may take more
+LEAST_CORES = 0.5  # that steps have if they are computed by a processor that is theirs
 Row = dict[str, Any]
 
 
@@ -74,7 +76,8 @@ def advise(
 
     Returns:
         `configurations`, what was measured of each; `advice`, lines with `about`, `settings` and
-        `text`; `preset` and `settings` of a training that follows it; JSON can hold all of it.
+        `text`; `preset` and `settings` of a training that follows it; `too_busy`, why nothing is
+        advised, as the machine was busy with something else, or None; JSON can hold all of it.
 
     Raises:
         AdviceError: none of them could be measured; the message says why.
@@ -93,15 +96,17 @@ def advise(
         rows += _measured(ON_A_DEVICE, preset_config(ON_A_DEVICE, **overrides), store, task)
     if all("failed" in row for row in rows):
         raise AdviceError(f"nothing could be measured: {rows[0]['failed']}")
-    chosen = choose(rows)
-    cfg = preset_config(chosen["preset"], **overrides) if run is None else configs[RUN]
-    lines = advice(rows, chosen, cfg, _memory_of(cfg, store, task), available_memory())
+    chosen, problem = choose(rows), too_busy(rows)
+    lines: list[Line] = []
+    if problem is None:
+        cfg = preset_config(chosen["preset"], **overrides) if run is None else configs[RUN]
+        lines = advice(rows, chosen, cfg, _memory_of(cfg, store, task), available_memory())
     settings = {name: value for line in lines for name, value in line.settings.items()}
-    which = {"run": None, "preset": chosen["preset"]}
+    is_named = run is None and problem is None
     return {
-        "store": str(store), "task": task,
-        **(which if run is None else {"run": str(run), "preset": None}),
-        "settings": {**overrides, **settings}, "configurations": rows,
+        "store": str(store), "task": task, "run": None if run is None else str(run),
+        "preset": chosen["preset"] if is_named else None,
+        "settings": {**overrides, **settings}, "configurations": rows, "too_busy": problem,
         "advice": [dataclasses.asdict(line) for line in lines],
     }  # fmt: skip
 
@@ -158,6 +163,28 @@ def _memory_of(cfg: Config, store: str | Path, task: str) -> dict[str, Any] | st
 
 
 # --------------------------------------------------------------------------------------- the advice
+
+
+def too_busy(rows: Sequence[Row]) -> str | None:
+    """Why nothing can be advised: what was measured is of a machine that did something else; None
+    if it is not."""
+    for row in rows:
+        if "failed" in row:
+            continue
+        live = row["live"]
+        shortest, longest = min(live["turns"]), max(live["turns"])
+        had = live["cpu_seconds"] / live["seconds"]
+        if row["cores"] is not None and had < LEAST_CORES:
+            what = f"the process had {had:.1f} of {row['cores']} cores"
+        elif longest > UNSTEADY * shortest:
+            what = f"a step took {_ms(shortest)} in one turn and {_ms(longest)} in another"
+        else:
+            continue
+        return (
+            f"this machine is too busy to advise: in the steps of {_title(row)} {what}. Run the"
+            " command again when nothing else runs"
+        )
+    return None
 
 
 def choose(rows: Sequence[Row]) -> Row:
@@ -240,7 +267,7 @@ def _about_budget(rows: Sequence[Row], chosen: Row, memory: Mapping[str, Any] | 
     else:
         text = (
             f"{memory['memory']}, {memory['fraction']:.0%} of {in_units(memory['limit_bytes'])},"
-            f" holds {memory['budget']:,} cells, and a batch has {chosen['cells']:,}"
+            f" holds about {memory['contexts']:,} contexts, and a batch has {chosen['contexts']:,}"
         )
         budget = memory["budget"] if chosen["cells"] > memory["budget"] else None
     own = [row for row in rows if row["preset"] == chosen["preset"] and "failed" not in row]
@@ -313,13 +340,15 @@ def describe(result: Mapping[str, Any]) -> list[str]:
         f"{row['preset']} could not be measured: {row['failed']}"
         for row in result["configurations"] if "failed" in row
     ]  # fmt: skip
+    if result["too_busy"] is not None:
+        return [*lines, result["too_busy"]]
     lines += [f"{line['about']:<9} {line['text']}" for line in result["advice"]]
     return [*lines, "", _command(result)]
 
 
 _PARTS = [
     "", "cells", "contexts", "MB", "sample", "put", "MB/s", "host", "step", "hidden", "predicted",
-    "measured", "off by", "busy, predicted", "measured", "bound by",
+    "measured", "turns", "off by", "busy, predicted", "measured", "bound by",
 ]  # fmt: skip
 
 
@@ -331,6 +360,7 @@ def _parts_row(row: Row) -> list[str]:
         *(_number(row["sample"]["seconds"]), _number(put), f"{sent / put:,.0f}"),
         *(_number(row["host"]["seconds"]), _number(row["step"]["seconds"])),
         *(_number(row["overlap_seconds"]), _number(predicted), _number(measured)),
+        f"{_number(min(row['live']['turns']))} to {_number(max(row['live']['turns']))}",
         f"{predicted / measured - 1:+.0%}", f"{row['predicted_utilization']:.0%}",
         _busy(row["live"]), row["bound_by"],
     ]  # fmt: skip

@@ -1,14 +1,16 @@
-"""How many cells of a step fit into the memory: two sizes are measured, the rest is predicted.
+"""How many contexts of a step fit into the memory: two sizes are measured, the rest is predicted.
 
-    batch of n contexts   ──► own process: compile, step, peak ─┐
-    batch of 4 n contexts ──► own process: compile, step, peak ─┴► a line ──► cells at the limit
+    4 n contexts, twice  ─┐
+    64 n contexts, twice ─┴► a line, clear of its noise ──► checked at 16 n ──► what the limit holds
 
 The memory of a step grows with the cells that it computes, padding included: what is fixed
-(parameters, optimizer, tables, program) and what a cell takes follow from two points. Each point
-has a process of its own, so that nothing of another is in it; n/4 contexts are the other point if
-4 n do not fit. Of a device the peak is what JAX says, of a processor the most resident memory since
-the step was compiled. Where neither can be read, nothing is guessed. The method is seed 002's probe
-of two points.
+(parameters, optimizer, tables, program) and what a cell takes follow from two points. n is the
+batch of the settings; the memory of smaller ones hides in what compiling has left. Each measurement
+has a process of its own, so that nothing of another is in it. Two of one size differ by the noise.
+If the points are not ten times that apart, sizes go up; if the second may not fit, they go down. Of
+a device the peak is what JAX says, of a processor the most resident memory since the step was
+compiled. Where neither can be read, and where the line fails its check, nothing is guessed. The
+method is seed 002's probe of two points.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import gc
+import math
+import statistics
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,11 +44,17 @@ from confluence.measure.own_process import OwnProcessError, answer_question, ask
 from confluence.ranks.group import current
 from confluence.training.step import Constants, Feed, StepRunner, first_state
 
-STEPS = 3  # after the first, whose compilation takes memory of its own
-RATIO = 4  # of the two batches
+STEPS = 3  # after the first, whose compilation takes memory of its own; their median counts
+SETTLING_SECONDS = 0.1  # after a step's loss is there: its memory may be given back only then
+FIRST, RATIO = 4, 16  # the first point is so many batches, the second so many times as large
+STRIDE = 4  # by which sizes go up and down, and times the first point the check
+REPEATS = 2  # of each of the two points
+CLEAR = 10  # times their noise, that two points are apart at least
+WITHIN = 0.1  # of what is measured, that the line is off at its check
 GRAIN = 64  # cells; a budget is a multiple
-STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-RESET_PEAK = "5"  # to CLEAR: the peak of resident memory begins anew; proc(5)
+DIGITS = 2  # of the number of contexts
+STATUS, REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+RESET_PEAK = "5"  # to REFERENCES: the peak of resident memory begins anew; proc(5)
 
 
 class SizingError(ValueError):
@@ -56,17 +67,38 @@ class Point:
 
     contexts: int
     cells: int  # N, computed at once
-    peak_bytes: int
+    peaks: tuple[int, ...]  # bytes, of each measurement
+
+    @property
+    def peak_bytes(self) -> float:
+        """The mean."""
+        return statistics.fmean(self.peaks)
+
+    def __str__(self) -> str:
+        sizes = " and ".join(f"{peak / 1e6:,.0f}" for peak in self.peaks)
+        return f"{sizes} MB at {self.contexts:,} contexts ({self.cells:,} cells)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sizing:
-    """Two points, and what follows from them."""
+    """Two points, what follows from them, and how that held at a third."""
 
     points: tuple[Point, Point]
+    check: Point | None  # None: the two points are not clear of their noise
     memory: str  # which: "resident memory of the process", "memory of the device"
     limit_bytes: int  # all of it
     fraction: float  # of that, which a step may take
+
+    @property
+    def noise_bytes(self) -> int:
+        """The most that measurements of one size differ by."""
+        return max(max(point.peaks) - min(point.peaks) for point in self.points)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the points are far enough apart for their noise."""
+        first, second = self.points
+        return second.peak_bytes - first.peak_bytes > CLEAR * self.noise_bytes
 
     @property
     def bytes_per_cell(self) -> float:
@@ -79,48 +111,71 @@ class Sizing:
         """What a step without cells would take."""
         return self.points[0].peak_bytes - self.bytes_per_cell * self.points[0].cells
 
-    def predict(self, cells: int) -> float:
+    def predict(self, cells: float) -> float:
         """Bytes at the peak of a step of so many cells."""
         return self.fixed_bytes + self.bytes_per_cell * cells
 
-    def budget(self) -> int:
-        """The most cells that fit, in multiples of GRAIN.
+    def contexts(self) -> int:
+        """The most contexts of a step that fit, rounded down to two digits.
 
         Raises:
-            SizingError: the points do not say what a cell takes, or not even GRAIN cells fit.
+            SizingError: the line says nothing of other sizes, or not even one context fits.
         """
-        if self.bytes_per_cell <= 0:
+        if self.check is None or not self.is_clear:
             raise SizingError(
-                f"{self._points()}: no more memory for more cells, so nothing is known of larger"
+                f"{self._points()}: the points are not {CLEAR} times as far apart as measurements"
+                f" of one size ({self.noise_bytes / 1e6:,.1f} MB), so nothing is known of larger"
                 " ones; give --cell-budget a number"
             )
-        cells = (self.fraction * self.limit_bytes - self.fixed_bytes) / self.bytes_per_cell
-        budget = int(cells // GRAIN) * GRAIN
-        if budget < GRAIN:
+        off = self._off_by(self.check)
+        if abs(off) > WITHIN:
             raise SizingError(
-                f"{self._points()}: {self.fraction:.0%} of {_mb(self.limit_bytes)} hold no step;"
+                f"{self._points()}, and their line is {off:+.1%} off {self.check}: more than"
+                f" {WITHIN:.0%}, so nothing is known of larger ones; give --cell-budget a"
+                " number"
+            )
+        cells = (self.fraction * self.limit_bytes - self.fixed_bytes) / self.bytes_per_cell
+        contexts = int(cells / self._cells_of_context)
+        if contexts < 1:
+            raise SizingError(
+                f"{self._points()}: {self.fraction:.0%} of {_mb(self.limit_bytes)} hold no context;"
                 " give a smaller model, or a larger --memory-fraction"
             )
-        return budget
+        grain: int = 10 ** max(0, len(str(contexts)) - DIGITS)
+        return contexts // grain * grain
+
+    def budget(self) -> int:
+        """The cells of so many contexts, in multiples of GRAIN."""
+        return math.ceil(self.contexts() * self._cells_of_context / GRAIN) * GRAIN
+
+    @property
+    def _cells_of_context(self) -> float:
+        return self.points[1].cells / self.points[1].contexts
+
+    def _off_by(self, point: Point) -> float:
+        """By what share of what was measured the line is too high."""
+        return self.predict(point.cells) / point.peak_bytes - 1
 
     def _points(self) -> str:
-        points = " and ".join(f"{_mb(p.peak_bytes)} at {p.cells:,} cells" for p in self.points)
-        return f"a step takes {points} ({self.memory})"
+        return f"a step takes {self.points[0]}, {self.points[1]} ({self.memory})"
 
     def describe(self) -> list[str]:
-        """Both points and the prediction, for people."""
-        budget = self.budget()
+        """The points and the prediction, for people."""
+        contexts, budget = self.contexts(), self.budget()
+        assert self.check is not None
         return [
             self._points(),
-            f"predicted: {_mb(self.predict(budget))} at {budget:,} cells, {self.fraction:.0%} of"
-            f" {_mb(self.limit_bytes)}; a step computes at most {budget:,} cells at once",
+            f"their line is {self._off_by(self.check):+.1%} off {self.check}",
+            f"{self.fraction:.0%} of {_mb(self.limit_bytes)} hold about {contexts:,} contexts: a"
+            f" step computes at most {budget:,} cells at once",
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it; JSON can hold it."""
         return {
             **dataclasses.asdict(self), "bytes_per_cell": self.bytes_per_cell,
-            "fixed_bytes": self.fixed_bytes, "budget": self.budget(),
+            "fixed_bytes": self.fixed_bytes, "noise_bytes": self.noise_bytes,
+            "contexts": self.contexts(), "budget": self.budget(),
         }  # fmt: skip
 
 
@@ -176,29 +231,53 @@ def fitting_budget(
 
 
 def measure(cfg: Config, store: str, task: str, fraction: float = MEMORY_FRACTION) -> Sizing:
-    """Both points, each in a process of its own, one after the other.
+    """The points, each measurement in a process of its own, one after the other.
 
     Raises:
         SizingError: a process ended without an answer, or cannot read its memory.
     """
-    size, first = cfg.batch_size, _ask(cfg, store, task)
-    try:
-        other, second = RATIO * size, _ask(cfg.replace(batch_size=RATIO * size), store, task)
-    except SizingError:
-        if size < RATIO:
-            raise
-        other, second = size // RATIO, _ask(cfg.replace(batch_size=size // RATIO), store, task)
-    smaller, larger = sorted(
-        (
-            Point(contexts=contexts, cells=answer["cells"], peak_bytes=answer["peak_bytes"])
-            for contexts, answer in ((size, first), (other, second))
-        ),
-        key=lambda point: point.contexts,
-    )
-    return Sizing(
-        points=(smaller, larger), memory=first["memory"], limit_bytes=first["limit_bytes"],
-        fraction=fraction,
-    )  # fmt: skip
+    answers: dict[int, Mapping[str, Any]] = {}
+    points: dict[int, Point] = {}
+
+    def point(contexts: int, repeats: int = REPEATS) -> Point:
+        if contexts in points:
+            return points[contexts]
+        found = [_ask(cfg.replace(batch_size=contexts), store, task) for _ in range(repeats)]
+        answers[contexts] = found[0]
+        peaks = tuple(answer["peak_bytes"] for answer in found)
+        points[contexts] = Point(contexts=contexts, cells=found[0]["cells"], peaks=peaks)
+        say(f"a step takes {points[contexts]}")
+        return points[contexts]
+
+    def line(first: Point, second: Point) -> Sizing:
+        known = answers[first.contexts]
+        return Sizing(
+            points=(first, second), check=None, memory=known["memory"],
+            limit_bytes=known["limit_bytes"], fraction=fraction,
+        )  # fmt: skip
+
+    def may_not_fit(contexts: int, known: Point) -> bool:
+        """Whether so many contexts may not: they take no more than in proportion to fewer."""
+        limit = fraction * int(answers[known.contexts]["limit_bytes"])
+        return known.peak_bytes * contexts / known.contexts > limit
+
+    size, found = FIRST * cfg.batch_size, None
+    while found is None:
+        try:
+            first = point(size)
+            if size < STRIDE or not may_not_fit(RATIO * size, first):
+                found = line(first, point(RATIO * size))
+        except SizingError:
+            if size < STRIDE:
+                raise
+        size //= STRIDE
+    first, second = found.points
+    while not found.is_clear and not may_not_fit(STRIDE * second.contexts, second):
+        first, second = (point(STRIDE * known.contexts) for known in (first, second))
+        found = line(first, second)
+    if not found.is_clear:
+        return found
+    return dataclasses.replace(found, check=point(STRIDE * first.contexts, repeats=1))
 
 
 def _ask(cfg: Config, store: str, task: str) -> Mapping[str, Any]:
@@ -217,7 +296,7 @@ def _ask(cfg: Config, store: str, task: str) -> Mapping[str, Any]:
 
 
 def step_peak(settings: Mapping[str, Any], store: str, task: str) -> dict[str, Any]:
-    """Run some steps, and say how much memory they took: cells, peak_bytes, limit_bytes, memory."""
+    """Run some steps, and say how much memory one took: cells, peak_bytes, limit_bytes, memory."""
     cfg = kept_config(settings)
     known = {store: open_store(store)}
     with open_stores(known, find_places(known, [task]), cfg) as stores:
@@ -233,22 +312,25 @@ def step_peak(settings: Mapping[str, Any], store: str, task: str) -> dict[str, A
         feed = Feed(lambda: (opened.sampler.next_train_batch(), 0), texts=[tables.texts])
         cells = int(opened.sampler.flat_shape(task)["cells"])
         state = first_state(cfg, width, first_biases(stores))
-        for number in range(1 + STEPS):
+        found = []
+        for _ in range(1 + STEPS):
+            reset_peak()
             state, metrics = runner.step(state, feed.next_on_device(), feed.next_on_device)
             metrics["loss"].block_until_ready()
-            if number == 0:
-                reset_peak()
-        return {"cells": cells, **read_peak()}
+            found.append(read_peak())
+            time.sleep(SETTLING_SECONDS)
+        peaks = sorted(one["peak_bytes"] for one in found[1:])
+        return {"cells": cells, **found[-1], "peak_bytes": peaks[STEPS // 2]}
 
 
 def reset_peak() -> None:
-    """Have the peak of resident memory begin anew, where the system can, without what compiling has
-    left to the allocator."""
-    if jax.default_backend() == "cpu" and CLEAR.exists():
+    """Have the peak of resident memory begin anew, where the system can, without what compiling and
+    other steps have left to the allocator."""
+    if jax.default_backend() == "cpu" and REFERENCES.exists():
         gc.collect()
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # of glibc
             trim(0)
-        CLEAR.write_text(RESET_PEAK)
+        REFERENCES.write_text(RESET_PEAK)
 
 
 def read_peak() -> dict[str, Any]:
@@ -265,7 +347,7 @@ def read_peak() -> dict[str, Any]:
             "peak_bytes": int(stats["peak_bytes_in_use"]), "limit_bytes": int(stats["bytes_limit"]),
             "memory": "memory of the device",
         }  # fmt: skip
-    if not CLEAR.exists():
+    if not REFERENCES.exists():
         raise SizingError("this system does not say the peak of a process's resident memory")
     lines = dict(line.split(":", 1) for line in STATUS.read_text().splitlines() if ":" in line)
     return {

@@ -452,6 +452,7 @@ class RealSteps:
         return figures_of(
             self._samples, source=last.source, memory_of=last.memory_of,
             wall_seconds=sum(usage.wall_seconds for usage in self._usages),
+            host_shares=last.host_shares,
         ).to_dict()  # fmt: skip
 
 

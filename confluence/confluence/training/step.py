@@ -389,7 +389,8 @@ def fit(
     while not is_last:
         step += 1
         feed.group.beat(f"step {step}")
-        state, metrics = runner.step(state, batch, feed.next_on_device)
+        with feed.observer.span("start", step=step):
+            state, metrics = runner.step(state, batch, feed.next_on_device)
         feed.observer.dispatched(metrics["loss"])
         position, size = feed.read_position(), (feed.cells, feed.positions)
         is_last = step >= steps or should_stop()

@@ -25,6 +25,7 @@ from typing import Any
 from confluence.folder.files import read_json, write_whole
 from confluence.watch.observer import Observer, Tracker
 from confluence.watch.telemetry import TRACES, Otel
+from confluence.watch.usage import SAMPLE_SECONDS
 
 NAMES_FILE = "sinks.json"  # under which ids the trackers know this run
 MADE = "made"  # in that file: which of their places were not there before the run
@@ -103,8 +104,9 @@ class MLflow(Tracker):
         self.run_id = run_id or self._create(folder.resolve().name, here / "artifacts")
         self._client.update_run(self.run_id, status="RUNNING")
         self._monitor: Any = SystemMetricsMonitor(
-            self.run_id, resume_logging=run_id is not None, tracking_uri=place
-        )
+            self.run_id, sampling_interval=SAMPLE_SECONDS, resume_logging=run_id is not None,
+            tracking_uri=place,
+        )  # fmt: skip
         self._monitor.start()
 
     def _create(self, name: str, artifacts: Path) -> str:

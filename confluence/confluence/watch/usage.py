@@ -21,7 +21,8 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headwater.shared import say
@@ -29,6 +30,7 @@ from headwater.shared import say
 from confluence.watch.meters import (
     NVIDIA,
     PROCESS,
+    STEPS,
     Clock,
     Memory,
     Meter,
@@ -44,7 +46,14 @@ MOST_SHORT = 60  # samples that stand for less than SAMPLE_SECONDS
 LONG_SLEEP = 0.1  # seconds that the end of a run does not wait for
 LEAST_SAMPLES = 30  # to judge by
 LOW = 0.8  # utilization below which the device is waiting for something
+IDLE = 0.6  # utilization below which it is worth knowing for what, whatever it is
 LONG_WAIT = 0.05  # share of the time, in which the next batch was not there
+SHOWN = 0.01  # share of the time below which nothing is printed of what the host did
+LEFT_OUT = ("evaluate", "save")  # what `StepMeter` leaves out
+DOING = {  # in words, what the thread that trains does in spans of these names
+    "fetch": "getting batches", "put": "putting them on the device", "start": "starting steps",
+    "evaluate": "evaluating", "save": "saving",
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +69,9 @@ class Usage:
     memory_median_bytes: int
     memory_median_share: float  # of what the device has, or the machine
     wall_seconds: float  # from when the run was opened, compiling and evaluations included
+    # What the thread that trains did, by the names of `DOING`; of the time since the first step,
+    # without evaluating and saving if the source is "steps".
+    host_shares: Mapping[str, float]
 
     def to_dict(self) -> dict[str, Any]:
         """All figures by name; JSON can hold it."""
@@ -76,8 +88,8 @@ class Sample(NamedTuple):
 class UsageSampler(Observer):
     """Samples the device while a run trains; used within `with`, closed by its end.
 
-    `dispatched` and `left_out` are for the thread that trains, which is watched from its first
-    step on. `line` and `figures` may be called by any thread.
+    `dispatched`, `span` and `left_out` are for the thread that trains, which is watched from its
+    first step on. `line` and `figures` may be called by any thread.
     """
 
     def __init__(
@@ -94,7 +106,9 @@ class UsageSampler(Observer):
         self._values: list[float] = []  # of the sample that is being taken
         self._line_sum, self._line_count = 0.0, 0  # since the last line
         self._load: dict[str, float] = {}  # of the process, at the last sample
-        self._started = self._load_at = clock()
+        self._host: Counter[str] = Counter()  # seconds of spans, without those within them
+        self._within = 0.0  # seconds of spans within the present one
+        self._started = self._load_at = self._watched_from = clock()
         self._processor_seconds = time.process_time()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -109,9 +123,22 @@ class UsageSampler(Observer):
         """The device has been given work; the first time sampling begins."""
         self._meter.dispatched(result)
         if self._thread is None:
-            self._load_at, self._processor_seconds = self._clock(), time.process_time()
+            self._load_at = self._watched_from = self._clock()
+            self._processor_seconds = time.process_time()
             self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
             self._thread.start()
+
+    @contextlib.contextmanager
+    def span(self, name: str, **attributes: int) -> Iterator[None]:
+        """Within it the loop does what the name says."""
+        began, outer, self._within = self._clock(), self._within, 0.0
+        try:
+            yield
+        finally:
+            took = self._clock() - began
+            if self._thread is not None:
+                self._host[name] += took - self._within  # type: ignore[assignment]
+            self._within = outer + took
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
@@ -214,13 +241,21 @@ class UsageSampler(Observer):
             return None
         return figures_of(
             samples, source=self._meter.source, memory_of=self._memory_of,
-            wall_seconds=self._clock() - self._started,
+            wall_seconds=self._clock() - self._started, host_shares=self._host_shares(),
         )  # fmt: skip
+
+    def _host_shares(self) -> dict[str, float]:
+        skipped = LEFT_OUT if self._meter.source == STEPS else ()
+        seconds = self._clock() - self._watched_from - sum(self._host[name] for name in skipped)
+        return {
+            name: took / seconds for name, took in self._host.items() if name not in skipped
+        }  # fmt: skip
 
 
 def figures_of(
-    samples: Sequence[Sample], *, source: str, memory_of: str, wall_seconds: float
-) -> Usage:
+    samples: Sequence[Sample], *, source: str, memory_of: str, wall_seconds: float,
+    host_shares: Mapping[str, float],
+) -> Usage:  # fmt: skip
     """The figures of some samples that stand for times of the same length, at least one; the rest
     as `Usage` has it."""
     shares = [sample.utilization for sample in samples]
@@ -231,6 +266,7 @@ def figures_of(
         below_80_share=sum(share < LOW for share in shares) / len(shares),
         memory_of=memory_of, memory_median_bytes=round(used),
         memory_median_share=used / samples[-1].memory.limit_bytes, wall_seconds=wall_seconds,
+        host_shares=host_shares,
     )  # fmt: skip
 
 
@@ -261,13 +297,27 @@ def describe_usage(usage: Usage) -> list[str]:
 
 
 def host_warning(usage: Usage, wait_share: float) -> str | None:
-    """What to do about a device that is done before the host; None if it is not, or if there are
-    fewer than 30 samples. `wait_share`: of the log's `end` line."""
-    if usage.samples < LEAST_SAMPLES or usage.utilization_mean >= LOW or wait_share < LONG_WAIT:
+    """What to do about a device that is done before the host, with what the host did; None if it is
+    not, or if there are fewer than 30 samples. `wait_share`: of the log's `end` line."""
+    waits = wait_share >= LONG_WAIT
+    least = LOW if waits else IDLE
+    if usage.samples < LEAST_SAMPLES or usage.utilization_mean >= least:
         return None
-    return (
+    shares = sorted(usage.host_shares.items(), key=lambda item: -item[1])
+    spent = [f"{share:.0%} {DOING[name]}" for name, share in shares if share >= SHOWN]
+    said = [
         f"the device is done before the host: it was busy {usage.utilization_mean:.0%} of the time,"
-        " and often the next batch was not there. More num_threads or num_prefetch bring batches"
-        " sooner, batches made before (`confluence prebatch`) cost the host least, and a larger"
-        " batch_size or a larger model gives the device more to do (docs/guides/tuning.md)"
+        f" and the host spent {', '.join(spent) or 'its time outside of the loop'}."
+    ]
+    if waits:
+        said.append(
+            "Often the next batch was not there: more num_threads or num_prefetch bring batches"
+            " sooner, and batches made before (`confluence prebatch`) cost the host least."
+        )
+    if sum(usage.host_shares.get(name, 0.0) for name in LEFT_OUT) >= LONG_WAIT:
+        said.append("A larger eval_every or save_every leaves more time to the steps.")
+    said.append(
+        "A larger batch_size or a larger model gives the device more to do in each step"
+        " (docs/guides/tuning.md)"
     )
+    return " ".join(said)

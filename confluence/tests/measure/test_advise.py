@@ -27,7 +27,10 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 CFG = Config(**SETTINGS)
 FREE = 10**12
-ROOMY = {"memory": "memory of the device", "fraction": 0.9, "limit_bytes": 10**10, "budget": 10**6}
+ROOMY = {
+    "memory": "memory of the device", "fraction": 0.9, "limit_bytes": 10**10, "budget": 10**6,
+    "contexts": 11_000,
+}  # fmt: skip
 
 
 def ms(seconds: float, cpu_seconds: float | None = None) -> Cost:
@@ -91,13 +94,14 @@ def row(preset: str = "small", **more: Any) -> dict[str, Any]:
     """Of a configuration with nothing to advise."""
     busy = more.pop("busy", 1.0)
     usage = None if busy is None else {"utilization_mean": busy}
-    live = {"seconds": 0.010, "cpu_seconds": 0.015, "usage": usage}
+    live = {"seconds": 0.010, "cpu_seconds": 0.015, "usage": usage, "turns": [0.009, 0.010]}
     return {
         "preset": preset, "parts": 1, "cores": 2,
         "sample": {"seconds": 0.004}, "step": {"seconds": 0.010},
         "call_seconds": 0.001, "host": {"seconds": 0.002},
         "threads": 1, "predicted_seconds": 0.010, "predicted_utilization": 1.0, "batches": 1,
         "batches_ahead": 3, "slowest_batch_seconds": 0.020, "cells": 2752, "cell_budget": None,
+        "contexts": 32,
         "bound_by": "step", "kept_batches": 300, "needed_batches": 600,
         "kept_bytes": 10**6, "live": live, "packed": {**live, "seconds": 0.0099}, **more,
     }  # fmt: skip
@@ -163,10 +167,10 @@ def test_a_budget_is_advised_where_parts_are_faster_or_memory_ends() -> None:
     by_luck = {**faster, "live": {"seconds": 0.008, "cpu_seconds": 0.014}}
     assert advised(row(), by_luck)["budget"][0] == {}
     assert "do not go with cell_budget" in advised(row(), faster)["batches"][1]
-    small = {**ROOMY, "budget": 2048}
+    small = {**ROOMY, "budget": 2048, "contexts": 24}
     settings, said = advised(row(), memory=small)["budget"]
     assert settings == {"cell_budget": 2048}
-    assert "holds 2,048 cells, and a batch has 2,752" in said
+    assert "holds about 24 contexts, and a batch has 32" in said
     settings, said = advised(row(), memory="nobody says")["budget"]
     assert (settings, "nobody says" in said) == ({}, True)
 
@@ -187,6 +191,36 @@ def test_batches_are_made_before_where_that_is_faster_in_all() -> None:
     assert advised(slow)["batches"][0] == {}
     by_luck = row(packed={**fast, "cpu_seconds": 0.02})
     assert advised(by_luck)["batches"][0] == {}
+
+
+def test_nothing_is_advised_of_a_machine_that_is_busy_with_something_else() -> None:
+    def taking(turns: list[float], cpu_seconds: float = 0.015, **more: Any) -> dict[str, Any]:
+        live = {"seconds": 0.010, "cpu_seconds": cpu_seconds, "usage": None, "turns": turns}
+        return row(live=live, **more)
+
+    broken = {"preset": "laptop", "parts": 1, "failed": "exit code -9"}
+    assert advising.too_busy([taking([0.008, 0.016]), broken]) is None
+    said = advising.too_busy([broken, row(), taking([0.0088, 0.012, 0.294], parts=4)])
+    assert said is not None
+    assert "steps of small in 4 parts a step took 8.80 ms in one turn and 294 ms in another" in said
+    # A tenth of a core, as of a container: all turns are alike, and the step is always unfinished.
+    assert advising.too_busy([taking([0.010, 0.010], cpu_seconds=0.005)]) is None
+    said = advising.too_busy([taking([0.010, 0.010], cpu_seconds=0.001)])
+    assert said is not None and "the process had 0.1 of 2 cores" in said
+    # A device of its own computes, and the process waits for it.
+    assert advising.too_busy([taking([0.010, 0.010], cpu_seconds=0.001, cores=None)]) is None
+
+
+@pytest.mark.usefixtures("short")
+def test_a_busy_machine_gets_its_figures_and_no_command(
+    shop_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(advising, "UNSTEADY", 0.0)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    command = ["advise", str(shop_store), "--task", "device", "--preset", "tiny", *words]
+    assert main(command) == 0
+    *_, last = capsys.readouterr().out.strip().splitlines()
+    assert last.startswith("this machine is too busy to advise: in the steps of tiny a step took")
 
 
 def test_the_command_to_follow_has_settings_as_they_are_typed() -> None:
@@ -215,6 +249,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurements that are quick, and say nothing."""
     for name, value in {"BLOCK": 2, "REAL_SECONDS": 0.3, "TURN_SECONDS": 1e-9}.items():
         monkeypatch.setattr(step_parts, name, value)
+    monkeypatch.setattr(advising, "UNSTEADY", 1e9)  # a test may run on a busy machine
+    monkeypatch.setattr(advising, "LEAST_CORES", 0.0)
     monkeypatch.setattr(advising, "ask_process", in_this_process)
     monkeypatch.setattr(advising, "_memory_of", lambda *_: "not measured")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import opened_tasks
 
 import confluence
 from confluence.cli.main import main
@@ -26,16 +25,21 @@ SETTINGS: dict[str, Any] = {
 CFG = Config(**SETTINGS)
 
 
+MB = 10**6
+
+
 def sizing_of(
-    first: tuple[int, int], second: tuple[int, int], limit: int = 1000, fraction: float = 0.5
-) -> Sizing:
-    """From (cells, bytes) of two points."""
-    points = tuple(
-        Point(contexts=1, cells=cells, peak_bytes=size) for cells, size in (first, second)
-    )
+    first: tuple[int, ...], second: tuple[int, ...], check: tuple[int, ...] | None = (500, 1100),
+    *, limit: int = 10_000, fraction: float = 0.5,
+) -> Sizing:  # fmt: skip
+    """From cells, of contexts of 10 each, and the bytes of each measurement."""
+    points = [
+        Point(contexts=point[0] // 10, cells=point[0], peaks=point[1:])
+        for point in (first, second, *([check] if check else []))
+    ]
     return Sizing(
-        points=(points[0], points[1]), memory="memory of the device", limit_bytes=limit,
-        fraction=fraction,
+        points=(points[0], points[1]), check=points[2] if check else None,
+        memory="memory of the device", limit_bytes=limit, fraction=fraction,
     )  # fmt: skip
 
 
@@ -47,27 +51,102 @@ def train(store: Path, out: Path, **more: Any) -> confluence.runs.run.Run:
     return confluence.train(store, task="device", trees=False, out=out, **{**SETTINGS, **more})
 
 
-def test_two_points_make_a_line() -> None:
-    # 2 bytes for each cell and 100 beside: half of 1000 bytes hold 200 cells, 192 by 64.
-    found = sizing_of((10, 120), (60, 220))
+def test_two_points_make_a_line_which_a_third_checks() -> None:
+    # 2 bytes for each cell, 20 for a context, and 100 fixed: half of 10,000 bytes hold 245
+    # contexts, 240 to two digits, which have 2,400 cells: 38 x 64 = 2,432.
+    found = sizing_of((10, 119, 121), (100, 300, 300))
     assert (found.bytes_per_cell, found.fixed_bytes) == (2.0, 100.0)
-    assert found.predict(200) == 500.0
-    assert found.budget() == 192
-    assert sizing_of((10, 120), (60, 220), fraction=1.0).budget() == 448
-    first, second = found.describe()
-    assert "0 MB at 10 cells and 0 MB at 60 cells (memory of the device)" in first
-    assert "at 192 cells, 50% of" in second
+    assert (found.predict(200), found.noise_bytes) == (500.0, 2)
+    assert (found.contexts(), found.budget()) == (240, 2432)
+    assert sizing_of((10, 120), (100, 300), fraction=1.0).contexts() == 490
+    assert sizing_of((10, 120), (100, 300), limit=2050).contexts() == 46, "of 46.25"
+    points, check, held = found.describe()
+    assert "0 and 0 MB at 1 contexts (10 cells), 0 and 0 MB at 10 contexts (100 cells)" in points
+    assert check == "their line is +0.0% off 0 MB at 50 contexts (500 cells)"
+    assert "50% of 0 MB hold about 240 contexts: a step computes at most 2,432 cells" in held
 
 
-@pytest.mark.parametrize("second", [(60, 120), (60, 119)])
-def test_a_peak_that_does_not_grow_says_nothing(second: tuple[int, int]) -> None:
-    with pytest.raises(SizingError, match="no more memory for more cells"):
-        sizing_of((10, 120), second).budget()
+@pytest.mark.parametrize("second", [(100, 120, 120), (100, 129, 130), (100, 119, 119)])
+def test_points_that_are_not_ten_times_their_noise_apart_say_nothing(
+    second: tuple[int, ...],
+) -> None:
+    with pytest.raises(SizingError, match=r"the points are not 10 times as far apart as"):
+        sizing_of((10, 119, 120), second).budget()
+    # 10.5 times 1 byte.
+    assert sizing_of((10, 119, 120), (100, 130, 130), (500, 172)).budget() > 0
+
+
+def test_a_line_that_fails_its_check_says_nothing() -> None:
+    # At 500 cells it has 1,100 bytes.
+    for measured, is_held in ((1222, True), (1223, False), (1001, True), (999, False)):
+        found = sizing_of((10, 120), (100, 300), (500, measured))
+        if is_held:
+            assert found.contexts() == 240
+        else:
+            with pytest.raises(SizingError, match=r"their line is .* off 0 MB at 50 contexts"):
+                found.contexts()
 
 
 def test_a_model_that_does_not_fit_at_all_is_refused() -> None:
-    with pytest.raises(SizingError, match=r"50% of 0 MB hold no step"):
-        sizing_of((10, 120), (60, 220), limit=400).budget()
+    assert sizing_of((10, 120), (100, 300), limit=240).contexts() == 1
+    with pytest.raises(SizingError, match=r"50% of 0 MB hold no context"):
+        sizing_of((10, 120), (100, 300), limit=239).contexts()
+
+
+@pytest.mark.parametrize(
+    ("limit_mb", "fixed_mb", "context_mb", "most_that_runs", "expected"),
+    [
+        # 32 contexts take 420.25 MB on average: 16 times that is within the limit.
+        (90_000, 100, 10, 10**6, (32, 512, 128)),
+        (6_724, 100, 10, 10**6, (32, 512, 128)),
+        # It is not, and 16 times the 180 MB of 8 contexts are.
+        (6_723, 100, 10, 10**6, (8, 128, 32)),
+        # No step of 512 contexts runs.
+        (90_000, 100, 10, 511, (8, 128, 32)),
+        # 0.5 MB of noise hides less than 5 MB: 480 contexts add 4.8, and 1,920 add 19.
+        (90_000, 100, 0.02, 10**6, (32, 512, 128)),
+        (90_000, 100, 0.01, 10**6, (128, 2048, 512)),
+    ],
+)
+def test_sizes_go_up_to_be_clear_of_noise_and_down_to_fit(
+    limit_mb: int, fixed_mb: int, context_mb: float, most_that_runs: int,
+    expected: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    measured: list[int] = []
+
+    def ask(cfg: Config, store: str, task: str) -> dict[str, Any]:
+        contexts = cfg.batch_size
+        if contexts > most_that_runs:
+            raise SizingError("it does not run")
+        noise = 0.5 * (contexts in measured)  # of the second measurement
+        measured.append(contexts)
+        size = round((fixed_mb + context_mb * contexts + noise) * MB)
+        return {
+            "cells": 20 * contexts, "peak_bytes": size, "limit_bytes": limit_mb * MB, "memory": "x",
+        }  # fmt: skip
+
+    monkeypatch.setattr(sizing, "_ask", ask)
+    found = sizing.measure(CFG, "store", "task", fraction=1.0)
+    assert found.check is not None
+    assert (*(point.contexts for point in found.points), found.check.contexts) == expected
+    assert [measured.count(contexts) for contexts in expected[:2]] == [2, 2]
+    assert max(measured.count(contexts) for contexts in measured) == 2
+    assert found.contexts() == pytest.approx((limit_mb - fixed_mb) / context_mb, rel=0.1)
+
+
+def test_a_line_that_never_gets_clear_of_its_noise_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peaks = iter(range(100, 10_000, 7))
+
+    def ask(cfg: Config, store: str, task: str) -> dict[str, Any]:
+        return {
+            "cells": cfg.batch_size, "peak_bytes": next(peaks), "limit_bytes": 1000, "memory": "x",
+        }  # fmt: skip
+
+    monkeypatch.setattr(sizing, "_ask", ask)
+    with pytest.raises(SizingError, match="times as far apart"):
+        sizing.measure(CFG, "store", "task").contexts()
 
 
 def test_a_batch_is_made_in_the_fewest_equal_parts_within_the_budget(shop_store: Path) -> None:
@@ -154,7 +233,7 @@ def test_several_tasks_are_refused(shop_store: Path, tmp_path: Path) -> None:
 def test_nothing_is_guessed_where_memory_cannot_be_read(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sizing, "CLEAR", tmp_path / "none")
+    monkeypatch.setattr(sizing, "REFERENCES", tmp_path / "none")
     sizing.reset_peak()
     with pytest.raises(SizingError, match="does not say the peak"):
         sizing.read_peak()
@@ -165,20 +244,17 @@ def test_nothing_is_guessed_where_memory_cannot_be_read(
 
 def test_a_step_that_cannot_run_is_one_error(shop_store: Path) -> None:
     with pytest.raises(
-        SizingError, match=r"a step of 8 contexts could not be measured: no task 'x'"
+        SizingError, match=r"a step of 2 contexts could not be measured: no task 'x'"
     ):
         fitting_budget(CFG, [shop_store], ["x"])
 
 
 @pytest.mark.release
-def test_auto_measures_two_sizes_each_in_its_process(
+def test_auto_measures_two_sizes_and_what_it_says_is_measured(
     shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of batches and a model that are large enough for cells to take more than what varies."""
-    out, large = tmp_path / "run", {"batch_size": 256, "width": 64, "heads": 4, "layers": 2}
-    settings = [
-        f"--{name.replace('_', '-')}={value}" for name, value in {**SETTINGS, **large}.items()
-    ]
+    out = tmp_path / "run"
+    settings = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
     command = ["train", str(shop_store), "--task", "device", "--out", str(out), *settings]
     assert main([*command, "--cell-budget", "auto", "--memory-fraction", "0.5", "--json"]) == 0
     said = capsys.readouterr().err
@@ -187,16 +263,14 @@ def test_auto_measures_two_sizes_each_in_its_process(
     assert budget is not None and budget % 64 == 0
     assert f"at most {budget:,} cells at once" in said
 
-
-@pytest.mark.release
-def test_the_peak_of_a_second_size_is_predicted(shop_store: Path) -> None:
-    """Of larger batches than the others here, so that cells take more than what varies."""
-    cfg = CFG.replace(batch_size=256, width=64, heads=4, layers=2)
-    found = sizing.measure(cfg, str(shop_store), "device")
-    assert found.points[1].cells > 3 * found.points[0].cells
-    assert found.bytes_per_cell > 4 * cfg.width  # at least an activation
-    with opened_tasks(shop_store, ["device"], cfg) as stores:
-        assert found.points[0].cells == stores[0].sampler.flat_shape("device")["cells"]
+    found = sizing.measure(CFG, str(shop_store), "device")
+    assert found.contexts() > 0 and found.check is not None
+    assert found.points[0].contexts < found.check.contexts < found.points[1].contexts
+    assert found.bytes_per_cell > 4 * CFG.width  # at least an activation
+    # Twice the settings' hundredfold batch is another size than those three.
+    (peak,) = {sizing._ask(CFG.replace(batch_size=1600), str(shop_store), "device")["peak_bytes"]}
+    cells = 1600 * found.points[1].cells / found.points[1].contexts
+    assert found.predict(cells) == pytest.approx(peak, rel=0.15)
 
 
 def test_ranks_share_the_parts_of_a_step(shop_store: Path) -> None:

@@ -103,10 +103,8 @@ def train(store: Path, out: Path) -> None:
 
 def count_of_spans(evaluations: int, saves: int) -> dict[str, int]:
     """A batch for each step, all within one span."""
-    return {
-        "train": 1, "fetch": STEPS, "put": STEPS, "step": STEPS, "evaluate": evaluations,
-        "save": saves,
-    }  # fmt: skip
+    of_steps = dict.fromkeys(("fetch", "put", "start", "step"), STEPS)
+    return {"train": 1, **of_steps, "evaluate": evaluations, "save": saves}
 
 
 def test_a_collector_is_sent_spans_the_histogram_and_the_numbers_of_the_log(
