@@ -22,8 +22,8 @@ struct hwi_block {
     struct hwi_levelled *levelled; /* [context_count], and empty ones to a whole batch */
 };
 
-/* The block of a batch, with one more user. Of a stream: *kept if it is that one; else a new one
- * takes its place there. Of a pass: a new one, which nobody keeps. */
+/* The block of a batch, with one more user. For a stream *kept, if it is that one; else a new one
+ * takes its place there. For a pass a new one, which nobody keeps. */
 HWI_CHECK hw_status hwi_block_take(const struct hwi_plan *plan, const struct hwi_batch_seeds *seeds,
                                    struct hwi_block **kept, struct hwi_block **block,
                                    hw_error *error);

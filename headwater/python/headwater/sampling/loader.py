@@ -100,8 +100,8 @@ class Loader:
     end; if the caller moves it, the loader follows.
 
     With layout="flat" each batch is that of `Sampler.batch_of`: levelled to the sizes of the task's
-    train batches. Of val and test too some contexts may then be cut, of which `Sampler.epoch` shows
-    all: evaluate with `epoch`.
+    train batches. Some contexts may then be cut, in val and test too; `Sampler.epoch` cuts none:
+    evaluate with it.
 
     The next iterator continues one that was left early. The sampler is shared: its `shutdown` ends
     the loader, and its own train stream is filled once besides. num_prefetch=None keeps three

@@ -250,14 +250,14 @@ class Sampler:
     def batches_of(
         self, seeds: Numbers, task: str | None = None, *, epoch: int | Numbers = 0
     ) -> Epoch:
-        """Labelled batches of chosen seeds of a task, in the order given, some several times. With
-        layout="flat" a batch takes the next seeds that have room in it, all of them whole.
+        """Labelled batches of chosen seeds of a task, in the order given, some several times.
 
         seeds: numbers as `info["seed_index"]` has them, the places in `Store.task_seeds`; of a
         seed table its rows, from 0. epoch: one for all or one per seed: a seed's context is the
         one that `epoch(split, task, index=epoch)` makes of it, in whichever split it is. All of
         them are this rank's, whatever world_size is; no seeds give one empty batch. task None: the
-        sampler's only one.
+        sampler's only one. With layout="flat" a batch takes the next seeds that have room in it,
+        all of them whole.
         """
         number = self._seeds.one(task)
         return Epoch(binding.Pass(self._core, 0, number, 0, chosen=chosen_seeds(seeds, epoch)))
@@ -269,7 +269,7 @@ class Sampler:
 
         With layout="flat" it has the sizes of the task's train batches, `flat_shape(task)`, and all
         of the seeds, levelled as those of a batch of train with level_block=1 and level_parts=1:
-        where together they are too long, the longest contexts are cut.
+        if together they are too long, the longest contexts are cut.
         """
         with self.open_batch_of(seeds, task, epoch) as run:
             return next(run)
@@ -373,11 +373,11 @@ class Sampler:
         return sum(self._core.seed_count(split_number(split), number) for number in tasks)
 
     def batches_per_epoch(self, split: str, task: str | None = None) -> int:
-        """Batches that each rank gets from `epoch(split, task)`. Not with layout="flat", where it
+        """Batches that each rank gets from `epoch(split, task)`. Not with layout="flat", as it then
         depends on the seeds."""
         if self._is_flat:
             raise ValueError(
-                "batches_per_epoch does not go with layout 'flat', where it depends on the seeds;"
+                "batches_per_epoch does not go with layout 'flat', as it depends on the seeds;"
                 " use len(epoch(split, task))"
             )
         step = self.shape["contexts_per_batch"] * self.world_size
