@@ -835,7 +835,16 @@ HW_CHECK hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const 
 HW_CHECK hw_status hw_pass_open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
                                        const uint32_t *epochs, uint32_t count, hw_pass **pass,
                                        hw_error *error);
-/* Batches of the whole pass. In the flat layout ranks may have different numbers of batches. */
+/* The same, with batches of the size of a stream's: each has the next contexts_per_batch seeds, and
+ * the last one those that are left. In the flat layout a batch is levelled by itself, to the cells
+ * and rows of hw_flat_shape, so its contexts may be cut: the seeds of a batch of HW_TRAIN make that
+ * batch again if level_block and level_parts are 1 and no other rank has a part of it. In other
+ * layouts this is hw_pass_open_chosen. */
+HW_CHECK hw_status hw_pass_open_levelled(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
+                                         const uint32_t *epochs, uint32_t count, hw_pass **pass,
+                                         hw_error *error);
+/* Batches of the whole pass. In the flat layout ranks may have different numbers of batches, if
+ * their batches are not levelled. */
 HW_API uint64_t hw_pass_batch_count(const hw_pass *pass);
 /* As hw_sampler_next; any thread, and of several each gets other batches. HW_END after the last. */
 HW_CHECK hw_status hw_pass_next(hw_pass *pass, int64_t timeout_ms, hw_interrupt_callback interrupt,

@@ -34,16 +34,14 @@ struct hwi_seed hwi_stream_seed(const struct hwi_plan *plan, const struct hwi_ba
     assert(i < seeds->sequence_count);
     const struct hwi_pass_plan *given = seeds->given;
     uint64_t position = seeds->first + (uint64_t)i * seeds->step;
-    if (seeds->levelled != NULL) {
-        struct hwi_shard shard = hwi_order_shard(plan, seeds->split, seeds->task);
-        position = hwi_block_position(plan, &seeds->range) + seeds->levelled[i].place;
-        return hwi_order_seed(plan, seeds->split, seeds->task, &shard, position);
-    }
-    if (given != NULL && given->chosen != NULL) {
+    if (given != NULL && given->chosen != NULL) { /* also of a levelled pass, which keeps places */
         return hwi_task_seed(plan, seeds->task, given->chosen[position], given->epochs[position]);
     }
     if (given == NULL) {
         struct hwi_shard shard = hwi_order_shard(plan, seeds->split, seeds->task);
+        if (seeds->levelled != NULL) {
+            position = hwi_block_position(plan, &seeds->range) + seeds->levelled[i].place;
+        }
         return hwi_order_seed(plan, seeds->split, seeds->task, &shard, position);
     }
     return (struct hwi_seed){
@@ -132,7 +130,7 @@ struct hwi_flat_sizes hwi_stream_sizes(const struct hwi_plan *plan,
         return (struct hwi_flat_sizes){0};
     }
     const hw_flat_shape *shape = &plan->flat[seeds->task].shape;
-    if (seeds->is_of_pass) {
+    if (seeds->is_filled) {
         return pass_sizes(shape, seeds);
     }
     return (struct hwi_flat_sizes){
@@ -340,7 +338,7 @@ struct hwi_batch_seeds hwi_pass_part_seeds(const struct hwi_plan *plan,
     struct hwi_batch_seeds seeds =
         batch_at(plan, pass->split, whole->task, is_dealt_pass(plan, pass), 0);
     seeds.sequence_count = (uint32_t)left_from(&seeds, count);
-    seeds.is_of_pass = 1;
+    seeds.is_filled = 1;
     place_in_pass(pass, count, &seeds);
     return seeds;
 }
@@ -367,6 +365,9 @@ struct hwi_batch_seeds hwi_stream_pass(const struct hwi_plan *plan,
     uint64_t left = left_from(&seeds, count);
     if (left < seeds.sequence_count) {
         seeds.sequence_count = (uint32_t)left;
+    }
+    if (plan->flat != NULL && seeds.sequence_count > 0) {
+        seeds.range = (struct hwi_block_range){.first_step = n, .step_count = 1};
     }
     place_in_pass(pass, count, &seeds);
     return seeds;

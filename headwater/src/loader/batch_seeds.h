@@ -28,8 +28,8 @@ struct hwi_batch_seeds {
     uint32_t step;
     const struct hwi_pass_plan *given; /* the caller's seeds, or NULL: those of the split */
     hw_split split;
-    int is_of_pass; /* flat: its sizes are those of passes */
-    struct hwi_block_range range; /* flat, of a stream */
+    int is_filled; /* flat: its sizes are those of passes */
+    struct hwi_block_range range; /* flat, of a stream or a levelled pass */
     const struct hwi_levelled *levelled; /* [sequence_count] of the block, which lives as long as
                                             the batch is made; NULL: not levelled, or not yet */
 };
@@ -76,7 +76,8 @@ struct hwi_pass_plan {
     int64_t *obs_times; /* of them */
     uint32_t *chosen; /* seeds of the task, all of them this rank's */
     uint32_t *epochs; /* of them */
-    struct hwi_pass_batch *batches; /* [batch_count] in the flat layout (pass_fill.h), else NULL */
+    struct hwi_pass_batch *batches; /* [batch_count] flat and filled (pass_fill.h), else NULL; flat
+                                       and NULL: each batch is levelled by itself */
 };
 
 /* One epoch of a task (the store's number), or with UINT32_MAX of every selected one that has

@@ -217,7 +217,8 @@ static hw_status take_job_and_block_locked(hw_sampler *sampler, struct hwi_strea
                                            struct hwi_job **job, hw_error *error) {
     struct hwi_block *block = NULL;
     if (seeds->range.step_count > 0) {
-        HW_TRY(hwi_block_take(sampler->plan, seeds, &stream->blocks[seeds->task], &block, error));
+        struct hwi_block **kept = hwi_is_finite(stream) ? NULL : &stream->blocks[seeds->task];
+        HW_TRY(hwi_block_take(sampler->plan, seeds, kept, &block, error));
     }
     hw_status status = take_job_locked(sampler, job, error);
     if (status != HW_OK) {
@@ -336,7 +337,7 @@ static void level_locked(struct hwi_thread *thread, struct hwi_job *job) {
     begin_phase_locked(job, HWI_MEASURING, 1);
     job->claimed_count = 1;
     pthread_mutex_unlock(&sampler->mutex);
-    hw_status status = hwi_block_level(sampler->plan, block, &error);
+    hw_status status = hwi_block_level(block, &error);
     pthread_mutex_lock(&sampler->mutex);
     if (job->dropped) {
         recycle_locked(sampler, job);

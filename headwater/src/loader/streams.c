@@ -163,11 +163,8 @@ hw_status hw_sampler_batch(hw_sampler *sampler, hw_split split, uint64_t k, hw_b
 
 /* ---- passes ------------------------------------------------------------------------------ */
 
-/* In the flat layout, which seeds each batch has. */
+/* Which seeds each flat batch of a pass has. */
 static hw_status fill_batches(hw_sampler *sampler, struct hwi_pass_plan *plan, hw_error *error) {
-    if (sampler->plan->flat == NULL) {
-        return HW_OK;
-    }
     pthread_mutex_lock(&sampler->spare_mutex);
     hw_status status = hwi_spare_worker(sampler, error);
     if (status == HW_OK) {
@@ -183,11 +180,12 @@ static hw_status fill_batches(hw_sampler *sampler, struct hwi_pass_plan *plan, h
     return status;
 }
 
-/* The pass of a plan, which it owns from here on; `status` is whether the plan was made. */
+/* The pass of a plan, which it owns from here on; `status` is whether the plan was made. Flat
+ * batches are filled, or levelled. */
 static hw_status open_pass(hw_sampler *sampler, hw_status status, struct hwi_pass_plan *plan,
-                           hw_pass **pass, hw_error *error) {
+                           int is_levelled, hw_pass **pass, hw_error *error) {
     struct hw_pass *made = NULL;
-    if (status == HW_OK) {
+    if (status == HW_OK && sampler->plan->flat != NULL && !is_levelled) {
         status = fill_batches(sampler, plan, error);
     }
     if (status == HW_OK) {
@@ -222,7 +220,7 @@ hw_status hw_pass_open(hw_sampler *sampler, hw_split split, uint32_t task, uint3
     HW_TRY(hwi_sampler_check_process(sampler, error));
     struct hwi_pass_plan plan = {0};
     hw_status status = hwi_pass_plan_epoch(sampler->plan, split, task, index, &plan, error);
-    return open_pass(sampler, status, &plan, pass, error);
+    return open_pass(sampler, status, &plan, 0, pass, error);
 }
 
 hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const uint32_t *anchors,
@@ -232,7 +230,7 @@ hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const uint32_t 
     struct hwi_pass_plan plan = {0};
     hw_status status =
         hwi_pass_plan_seeds(sampler->plan, task, anchors, obs_times, count, &plan, error);
-    return open_pass(sampler, status, &plan, pass, error);
+    return open_pass(sampler, status, &plan, 0, pass, error);
 }
 
 hw_status hw_pass_open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
@@ -242,7 +240,17 @@ hw_status hw_pass_open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t
     struct hwi_pass_plan plan = {0};
     hw_status status =
         hwi_pass_plan_chosen(sampler->plan, task, seeds, epochs, count, &plan, error);
-    return open_pass(sampler, status, &plan, pass, error);
+    return open_pass(sampler, status, &plan, 0, pass, error);
+}
+
+hw_status hw_pass_open_levelled(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
+                                const uint32_t *epochs, uint32_t count, hw_pass **pass,
+                                hw_error *error) {
+    HW_TRY(hwi_sampler_check_process(sampler, error));
+    struct hwi_pass_plan plan = {0};
+    hw_status status =
+        hwi_pass_plan_chosen(sampler->plan, task, seeds, epochs, count, &plan, error);
+    return open_pass(sampler, status, &plan, 1, pass, error);
 }
 
 uint64_t hw_pass_batch_count(const hw_pass *pass) {

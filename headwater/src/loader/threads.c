@@ -229,15 +229,15 @@ static struct hwi_seed block_seed_at(const void *context, uint32_t i) {
     return hwi_block_seed(seeds->plan, seeds->block, i);
 }
 
-/* What the batch has of its block, which is levelled first if it is a new one. */
-static hw_status level_seeds(hw_sampler *sampler, struct hwi_batch_seeds *seeds, hw_error *error) {
+/* What the batch has of its block, which the caller drops; levelled first if it is a new one. */
+static hw_status level_seeds(hw_sampler *sampler, struct hwi_batch_seeds *seeds,
+                             struct hwi_block **taken, hw_error *error) {
     const struct hwi_plan *plan = sampler->plan;
-    struct hwi_block *block = NULL;
     if (seeds->range.step_count == 0) {
         return HW_OK;
     }
-    HW_TRY(hwi_block_take(plan, seeds, &sampler->spare_blocks[seeds->task], &block, error));
-    hwi_block_drop(block); /* the sampler keeps it */
+    HW_TRY(hwi_block_take(plan, seeds, &sampler->spare_blocks[seeds->task], taken, error));
+    struct hwi_block *block = *taken;
     if (!block->is_levelled) {
         struct block_seeds whose = {plan, block};
         hw_status status = hwi_measure_lengths(sampler->spare, block_seed_at, &whose,
@@ -246,7 +246,7 @@ static hw_status level_seeds(hw_sampler *sampler, struct hwi_batch_seeds *seeds,
             hwi_worker_abandon(sampler->spare);
             return status;
         }
-        HW_TRY(hwi_block_level(plan, block, error));
+        HW_TRY(hwi_block_level(block, error));
         block->is_levelled = 1;
     }
     seeds->levelled = hwi_block_batch(plan, block, &seeds->range);
@@ -270,14 +270,10 @@ hw_status hwi_spare_worker(hw_sampler *sampler, hw_error *error) {
     return sampler->spare != NULL ? HW_OK : hwi_worker_open(sampler->plan, &sampler->spare, error);
 }
 
-hw_status hwi_make_batch(hw_sampler *sampler, struct hwi_batch_seeds *seeds, hw_batch **batch,
-                         hw_error *error) {
-    HW_TRY(hwi_spare_worker(sampler, error));
-    if (sampler->spare_scratch == NULL) {
-        HW_TRY(hwi_batch_scratch_open(sampler->plan, &sampler->spare_scratch, error));
-    }
+/* A batch whose block, if it has one, is levelled. */
+static hw_status make_levelled(hw_sampler *sampler, const struct hwi_batch_seeds *seeds,
+                               hw_batch **batch, hw_error *error) {
     hw_batch *made = NULL;
-    HW_TRY(level_seeds(sampler, seeds, error));
     HW_TRY(hwi_pool_take(sampler->pool, &made, error));
     struct hwi_counters counters = {0};
     hw_status status = make_sequences(sampler, seeds, made, error);
@@ -298,4 +294,20 @@ hw_status hwi_make_batch(hw_sampler *sampler, struct hwi_batch_seeds *seeds, hw_
     }
     *batch = made;
     return HW_OK;
+}
+
+hw_status hwi_make_batch(hw_sampler *sampler, struct hwi_batch_seeds *seeds, hw_batch **batch,
+                         hw_error *error) {
+    HW_TRY(hwi_spare_worker(sampler, error));
+    if (sampler->spare_scratch == NULL) {
+        HW_TRY(hwi_batch_scratch_open(sampler->plan, &sampler->spare_scratch, error));
+    }
+    struct hwi_block *block = NULL;
+    hw_status status = level_seeds(sampler, seeds, &block, error);
+    if (status == HW_OK) {
+        status = make_levelled(sampler, seeds, batch, error);
+    }
+    seeds->levelled = NULL;
+    hwi_block_drop(block);
+    return status;
 }

@@ -321,11 +321,13 @@ static hw_status share_among_tasks(struct hwi_plan *plan, hw_error *error) {
 
 /* Splits without seeds have the sizes of those that have some: seeds may be given to a pass. */
 static void fill_splits(hw_flat_shape *shape, uint32_t least_cells, uint32_t least_rows) {
-    raise(&shape->cells, least_cells);
-    raise(&shape->rows, least_rows);
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {
         raise(&least_cells, shape->pass_cells[split]);
         raise(&least_rows, shape->pass_rows[split]);
+    }
+    if (shape->cells == 0) {
+        shape->cells = least_cells;
+        shape->rows = least_rows;
     }
     for (int split = 0; split < HW_SPLIT_COUNT; split++) {
         if (shape->pass_cells[split] == 0) {

@@ -662,6 +662,7 @@ unsafe extern "C" {
     pub fn hw_pass_open(sampler: *mut hw_sampler, split: hw_split, task: u32, index: u32, pass: *mut *mut hw_pass, error: *mut hw_error) -> hw_status;
     pub fn hw_pass_open_seeds(sampler: *mut hw_sampler, task: u32, anchors: *const u32, obs_times: *const i64, count: u32, pass: *mut *mut hw_pass, error: *mut hw_error) -> hw_status;
     pub fn hw_pass_open_chosen(sampler: *mut hw_sampler, task: u32, seeds: *const u32, epochs: *const u32, count: u32, pass: *mut *mut hw_pass, error: *mut hw_error) -> hw_status;
+    pub fn hw_pass_open_levelled(sampler: *mut hw_sampler, task: u32, seeds: *const u32, epochs: *const u32, count: u32, pass: *mut *mut hw_pass, error: *mut hw_error) -> hw_status;
     pub fn hw_pass_batch_count(pass: *const hw_pass) -> u64;
     pub fn hw_pass_next(pass: *mut hw_pass, timeout_ms: i64, interrupt: hw_interrupt_callback, context: *mut c_void, batch: *mut *mut hw_batch, error: *mut hw_error) -> hw_status;
     pub fn hw_pass_close(pass: *mut hw_pass);

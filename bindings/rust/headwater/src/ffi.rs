@@ -296,19 +296,22 @@ pub(crate) fn open_pass(
     out(null_mut(), open).map(PassHandle::of)
 }
 
+/// In the flat layout its batches are filled, or each is levelled by itself.
 pub(crate) fn open_chosen(
     sampler: &SamplerHandle,
     task: u32,
     seeds: &[u32],
     epochs: &[u32],
+    is_levelled: bool,
 ) -> Result<PassHandle> {
+    let function = if is_levelled { sys::hw_pass_open_levelled } else { sys::hw_pass_open_chosen };
     assert_eq!(seeds.len(), epochs.len());
     let count = u32::try_from(seeds.len())
         .map_err(|_| Error::bad_argument(format!("{} seeds in one pass", seeds.len())))?;
     // SAFETY: "The arrays are copied", and have `count` entries each.
     let open = |pass, error| unsafe {
         let (seeds, epochs) = (seeds.as_ptr(), epochs.as_ptr());
-        sys::hw_pass_open_chosen(sampler.get(), task, seeds, epochs, count, pass, error)
+        function(sampler.get(), task, seeds, epochs, count, pass, error)
     };
     out(null_mut(), open).map(PassHandle::of)
 }

@@ -171,22 +171,29 @@ impl Sampler {
     /// split and in the epoch that `epochs` has for it. Their contexts are those of
     /// [`Sampler::epoch`]. All of them are this rank's.
     pub fn epoch_of(&self, task: &str, seeds: &[u32], epochs: &[u32]) -> Result<Epoch> {
+        self.epoch_of_chosen(task, seeds, epochs, false)
+    }
+
+    fn epoch_of_chosen(
+        &self,
+        task: &str,
+        seeds: &[u32],
+        epochs: &[u32],
+        is_levelled: bool,
+    ) -> Result<Epoch> {
         if seeds.len() != epochs.len() {
             let (seeds, epochs) = (seeds.len(), epochs.len());
             return Err(Error::bad_argument(format!("{seeds} seeds have {epochs} epochs")));
         }
         let task = self.facts.sources.number(task)?;
-        ffi::open_chosen(&self.handle, task, seeds, epochs).map(|pass| Epoch::new(self, pass))
+        ffi::open_chosen(&self.handle, task, seeds, epochs, is_levelled)
+            .map(|pass| Epoch::new(self, pass))
     }
 
     /// One batch of chosen seeds, at most as many as a batch has ([`Shape::contexts_per_batch`]);
-    /// as in [`Sampler::epoch_of`]. Not with [`Layout::Flat`](crate::Layout::Flat), where it
-    /// depends on the seeds how many have room.
+    /// as in [`Sampler::epoch_of`]. With [`Layout::Flat`](crate::Layout::Flat) it has the size of
+    /// a batch of train, and the longest contexts are cut if together they are too long.
     pub fn batch_of(&self, task: &str, seeds: &[u32], epochs: &[u32]) -> Result<Batch> {
-        if self.facts.is_flat {
-            let message = "batch_of does not go with layout 'flat'; use epoch_of";
-            return Err(Error::bad_argument(message));
-        }
         let (count, most) = (seeds.len(), self.shape()?.contexts_per_batch);
         if count > most {
             return Err(Error::bad_argument(format!(
@@ -194,7 +201,7 @@ impl Sampler {
                  number"
             )));
         }
-        let mut epoch = self.epoch_of(task, seeds, epochs)?;
+        let mut epoch = self.epoch_of_chosen(task, seeds, epochs, true)?;
         epoch.next().expect("a pass over chosen seeds has a batch, be it an empty one")
     }
 

@@ -173,7 +173,6 @@ pub(crate) struct Facts {
     pub(crate) sources: Sources,
     pub(crate) rank: u32,
     pub(crate) world_size: u32,
-    pub(crate) is_flat: bool,
     /// Of which a position is a multiple: the world size of fixed shards.
     step: u64,
     /// The options that decide contexts, as Python's `Sampler` keeps them.
@@ -219,8 +218,7 @@ impl Facts {
             ("mask_ratio", Json::chosen(masks, mask_ratio)),
             ("max_targets_per_type", Json::chosen(masks, shape.max_targets_per_type)),
         ]);
-        let is_flat = raw.layout == sys::HW_LAYOUT_FLAT;
-        if is_flat {
+        if raw.layout == sys::HW_LAYOUT_FLAT {
             let contexts = u64::from(shape.batch_size) * u64::from(world_size);
             found.extend([
                 ("level_block", Json::from(raw.level_block)),
@@ -234,7 +232,6 @@ impl Facts {
         Ok(Facts {
             rank: raw.rank,
             world_size,
-            is_flat,
             step: if raw.shard == sys::HW_SHARD_FIXED { world_size.into() } else { 1 },
             deciding: owned(found),
             sources: Sources::new(store, options, resolved)?,

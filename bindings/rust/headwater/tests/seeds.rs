@@ -22,9 +22,20 @@ fn a_batch_of_chosen_seeds_is_that_of_their_epoch() {
     assert_eq!(none.array("num_sequences").unwrap().as_slice::<u32>().unwrap(), [0]);
     let error = sampler.batch_of("churn", &[0; 9], &[0; 9]).unwrap_err();
     assert!(error.message().starts_with("9 seeds, expected at most 8"), "{error}");
-    let flat = Sampler::open(&store("shop"), &small().layout(Layout::Flat)).unwrap();
-    let error = flat.batch_of("churn", &[0], &[0]).unwrap_err();
-    assert_eq!(error.message(), "batch_of does not go with layout 'flat'; use epoch_of");
+}
+
+#[test]
+fn chosen_seeds_in_the_flat_layout_are_levelled_as_in_the_stream() {
+    let options = small().layout(Layout::Flat).level_block(1).tasks(["churn"]);
+    let sampler = Sampler::open(&store("shop"), &options).unwrap();
+    for k in 0..4 {
+        let batch = sampler.batch(Split::Train, k).unwrap();
+        let seeds: Vec<u32> = batch.array("seed_index").unwrap().as_slice().unwrap().to_vec();
+        let chosen = sampler.batch_of("churn", &seeds, &[0; 8]).unwrap();
+        assert_eq!(lines(0, &chosen), lines(0, &batch));
+    }
+    let short = sampler.batch_of("churn", &[3], &[0]).unwrap();
+    assert_eq!(short.array("num_contexts").unwrap().as_slice::<u32>().unwrap(), [1]);
 }
 
 #[test]

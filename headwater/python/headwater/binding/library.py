@@ -30,8 +30,8 @@ WORKING = frozenset({
     "hw_store_edges", "hw_store_column", "hw_store_warm_up", "hw_sampler_open",
     "hw_sampler_shutdown", "hw_sampler_close", "hw_sampler_next", "hw_sampler_batch",
     "hw_sampler_subgraph", "hw_sampler_set_position", "hw_pass_open", "hw_pass_open_seeds",
-    "hw_pass_open_chosen", "hw_pass_next", "hw_pass_close", "hw_seed_pool_open",
-    "hw_seed_pool_next",
+    "hw_pass_open_chosen", "hw_pass_open_levelled", "hw_pass_next", "hw_pass_close",
+    "hw_seed_pool_open", "hw_seed_pool_next",
 })  # fmt: skip
 Error: Any = STRUCTS["hw_error"]
 

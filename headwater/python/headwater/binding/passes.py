@@ -15,7 +15,7 @@ from headwater.errors import SamplerShutdown
 
 class Pass:
     """A finite run over the seeds of a split, over given anchors, or over chosen seeds of a task
-    and the epoch of each.
+    and the epoch of each; is_levelled: in batches of them that are levelled one by one.
 
     A close() that comes while another thread waits inside next() is carried out when that thread
     leaves, with an error.
@@ -31,6 +31,7 @@ class Pass:
         obs_times: Sequence[int] | None = None,
         *,
         chosen: tuple[Any, Any] | None = None,
+        is_levelled: bool = False,
     ) -> None:
         made_by = sampler.open_handle()
         handle = Handle(lib.hw_pass_close)
@@ -39,7 +40,8 @@ class Pass:
             seeds, epochs = map(u32_array, chosen)
             if len(epochs) != len(seeds):
                 raise ValueError("expected one epoch per seed")
-            call(lib.hw_pass_open_chosen, made_by, u32(task), seeds, epochs, len(seeds), out)
+            opened = lib.hw_pass_open_levelled if is_levelled else lib.hw_pass_open_chosen
+            call(opened, made_by, u32(task), seeds, epochs, len(seeds), out)
         elif anchors is None:
             call(lib.hw_pass_open, made_by, u32(split), u32(task), u32(index), out)
         else:

@@ -75,6 +75,16 @@ class Items:
         self.position = natural("batches", state["batches"])
 
 
+class Placed:
+    """The next batch of a loader, on its way to a device; closed when the sampler shuts down."""
+
+    def __init__(self) -> None:
+        self.batch: Any = None
+
+    def close(self) -> None:
+        self.batch = None
+
+
 class Loader:
     """Batches of one split of a sampler, as a data set of a training.
 
@@ -89,6 +99,10 @@ class Loader:
     batch size; an iteration is len(loader) of them. The pool stands where the batches handed out
     end; if the caller moves it, the loader follows.
 
+    With layout="flat" each batch is that of `Sampler.batch_of`: levelled to the sizes of the task's
+    train batches. Some contexts may then be cut, in val and test too; `Sampler.epoch` cuts none:
+    evaluate with it.
+
     The next iterator continues one that was left early. The sampler is shared: its `shutdown` ends
     the loader, and its own train stream is filled once besides. num_prefetch=None keeps three
     batches ahead. For one thread at a time.
@@ -101,7 +115,6 @@ class Loader:
         for name, value, kind in (("sampler", sampler, Sampler), ("pool", pool, SeedPool)):
             if not (isinstance(value, kind) or (name == "pool" and value is None)):
                 raise TypeError(f"{name} is {value!r}, expected a {kind.__name__}")
-        sampler.check_not_flat("Loader", "next_train_batch or epoch")
         self.sampler = sampler
         self._put: Callable[[Batch], Any] | None = None  # on a device
         self._seeds: SeedPool | Items
@@ -130,6 +143,7 @@ class Loader:
     def _begin(self, given: int = 0) -> None:
         self._given = given  # batches of this iteration
         self._ahead: deque[Epoch] = deque()
+        self._placed = Placed()
         self._twin: SeedPool | Items | None = None  # which draws ahead
         self._expected: Any = None  # where the seeds stand if nobody moves them
 
@@ -144,6 +158,10 @@ class Loader:
         if isinstance(self._seeds, Items):
             return sum(self._seeds.batches())
         return -(-self.num_items() // self.sampler.shape["contexts_per_batch"])
+
+    def batches_per_epoch(self) -> int:
+        """`len` of the loader."""
+        return len(self)
 
     def slice(self, start: int, end: int) -> Loader:
         """A loader over the items from start to before end, from epoch 0. The parts that it touches
@@ -168,7 +186,13 @@ class Loader:
 
     def to_device(self, device: Any) -> Loader:
         """A loader of the same seeds, from where this one stands, whose batches `jax.device_put`
-        puts on a device or sharding of JAX. A pool serves one of the two at a time."""
+        puts on a device or sharding of JAX. A pool serves one of the two at a time.
+
+        It stays one batch ahead on the device: the copy of the next batch has been started when a
+        batch is handed out, for which it waits until that one is made. It drops the copy when an
+        iterator is left early or the sampler shuts down, and at the next call if the pool was
+        moved.
+        """
         jax: Any = importlib.import_module("jax")
         if not isinstance(device, jax.Device | jax.sharding.Sharding):
             raise TypeError(
@@ -187,34 +211,55 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         if self._given >= len(self):
             self._given = 0
-        while self._given < len(self):
-            yield self._next()
+        try:
+            while self._given < len(self):
+                yield self.next_batch()
+        except GeneratorExit:
+            if self._placed.batch is not None:
+                self._begin(self._given)
+            raise
 
-    def _next(self) -> Batch:
+    def next_batch(self) -> Batch:
+        """The next batch, running on from one epoch to the next; an iterator shares the place.
+        ValueError for a slice without items."""
+        if len(self) == 0:
+            raise ValueError("the loader has no items, so there is no next batch")
         if self._twin is None or self._seeds.place() != self._expected:
             self._begin(self._given)
             self._twin, self._expected = self._seeds.copy(), self._seeds.place()
         try:
-            self._open(1)
-            with self._ahead[0] as run:
-                batch = next(run)
+            batch = self._made() if self._put is None else self._put_ahead(self._put)
         except BaseException:
             self._begin(self._given)
             raise
-        self._ahead.popleft()
         self._seeds.next_batch(self.sampler.shape["contexts_per_batch"])
         self._expected = self._seeds.place()
-        self._given += 1
+        self._given = self._given % len(self) + 1
+        return batch
+
+    def _put_ahead(self, put: Callable[[Batch], Any]) -> Any:
+        """The next batch on the device, while the copy of the one behind it has begun."""
+        batch = self._placed.batch
+        if batch is None:
+            batch = put(self._made())
+            self.sampler.close_at_shutdown(self._placed)
+        self._placed.batch = put(self._made())
+        return batch
+
+    def _made(self) -> Batch:
+        self._open(1)
+        with self._ahead[0] as run:
+            batch = next(run)
+        self._ahead.popleft()
         self._open(self.sampler.num_prefetch)
-        return batch if self._put is None else self._put(batch)
+        return batch
 
     def _open(self, count: int) -> None:
         """Opens passes until so many are ahead."""
         while len(self._ahead) < count:
             assert self._twin is not None
             drawn = self._twin.next_batch(self.sampler.shape["contexts_per_batch"])
-            run = self.sampler.batches_of(drawn.seeds, drawn.task, epoch=drawn.epochs)
-            self._ahead.append(run)
+            self._ahead.append(self.sampler.open_batch_of(drawn.seeds, drawn.task, drawn.epochs))
 
     def stats(self) -> dict[str, Any]:
         """Those of the sampler; `pass_queue` counts the batches that are ready."""

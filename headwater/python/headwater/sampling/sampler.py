@@ -175,6 +175,10 @@ class Sampler:
             self._pools.clear()
             self._close_store()
 
+    def close_at_shutdown(self, thing: Any) -> None:
+        """Has `shutdown` call thing.close(), if there is still one."""
+        self._core.passes[id(thing)] = thing
+
     # ---- batches -------------------------------------------------------------------------
 
     def next_train_batch(self, timeout: float | None = None) -> Batch:
@@ -252,7 +256,8 @@ class Sampler:
         seed table its rows, from 0. epoch: one for all or one per seed: a seed's context is the
         one that `epoch(split, task, index=epoch)` makes of it, in whichever split it is. All of
         them are this rank's, whatever world_size is; no seeds give one empty batch. task None: the
-        sampler's only one.
+        sampler's only one. With layout="flat" a batch takes the next seeds that have room in it,
+        all of them whole.
         """
         number = self._seeds.one(task)
         return Epoch(binding.Pass(self._core, 0, number, 0, chosen=chosen_seeds(seeds, epoch)))
@@ -260,17 +265,25 @@ class Sampler:
     def batch_of(
         self, seeds: Numbers, task: str | None = None, *, epoch: int | Numbers = 0
     ) -> Batch:
-        """One batch of chosen seeds, at most as many as a batch has; see `batches_of`. Not with
-        layout="flat", where it depends on the seeds how many have room."""
-        self.check_not_flat("batch_of", "batches_of")
-        most = self.shape["contexts_per_batch"]
+        """One batch of chosen seeds, at most as many as a batch has; see `batches_of`.
+
+        With layout="flat" it has the sizes of the task's train batches, `flat_shape(task)`, and all
+        of the seeds, levelled as those of a batch of train with level_block=1 and level_parts=1:
+        if together they are too long, the longest contexts are cut.
+        """
+        with self.open_batch_of(seeds, task, epoch) as run:
+            return next(run)
+
+    def open_batch_of(self, seeds: Numbers, task: str | None, epoch: int | Numbers) -> Epoch:
+        """`batch_of` as a run of one batch, which the threads make meanwhile."""
+        number, most = self._seeds.one(task), self.shape["contexts_per_batch"]
         if np.size(seeds) > most:
             raise ValueError(
                 f"seeds has {np.size(seeds)} entries, expected at most {most}, what a batch has; "
                 "batches_of takes any number"
             )
-        with self.batches_of(seeds, task, epoch=epoch) as run:
-            return next(run)
+        chosen = chosen_seeds(seeds, epoch)
+        return Epoch(binding.Pass(self._core, 0, number, 0, chosen=chosen, is_levelled=True))
 
     def subgraph(
         self, seed: int, task: str | None = None, *, epoch: int = 0, both: bool = False
@@ -360,9 +373,13 @@ class Sampler:
         return sum(self._core.seed_count(split_number(split), number) for number in tasks)
 
     def batches_per_epoch(self, split: str, task: str | None = None) -> int:
-        """Batches that each rank gets from `epoch(split, task)`. Not with layout="flat", where it
+        """Batches that each rank gets from `epoch(split, task)`. Not with layout="flat", as it then
         depends on the seeds."""
-        self.check_not_flat("batches_per_epoch", "len(epoch(split, task))")
+        if self._is_flat:
+            raise ValueError(
+                "batches_per_epoch does not go with layout 'flat', as it depends on the seeds;"
+                " use len(epoch(split, task))"
+            )
         step = self.shape["contexts_per_batch"] * self.world_size
         tasks = self._seeds.chosen(task)
         counts = [self._core.seed_count(split_number(split), number) for number in tasks]
@@ -443,11 +460,6 @@ class Sampler:
                 f" multiples of world_size, {self.world_size}"
             )
         return number, positions, natural("batches", stream["batches"])
-
-    def check_not_flat(self, name: str, instead: str) -> None:
-        """ValueError if the layout is "flat", which says what to use instead."""
-        if self._is_flat:
-            raise ValueError(f"{name} does not go with layout 'flat'; use {instead}")
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -149,6 +149,129 @@ static void an_epoch_has_every_seed_once_over_all_ranks(void **state) {
     }
 }
 
+/* ---- levelled passes --------------------------------------------------------------------- */
+
+enum { ALONG = 8, EACH = 15, LEVELLED = ALONG * EACH };
+
+/* The seeds of the first batches of a stream of one task, and the epoch of each; the digests of
+ * these batches. */
+static void read_stream(hw_sampler *sampler, uint32_t seed_count, uint32_t *seeds, uint32_t *epochs,
+                        uint64_t *digests) {
+    for (uint32_t k = 0; k < ALONG; k++) {
+        hw_batch *batch = NULL;
+        MUST(hw_sampler_batch(sampler, HW_TRAIN, k, &batch, &error));
+        memcpy(seeds + k * EACH, fixture_array(batch, "seed_index"), EACH * sizeof *seeds);
+        for (uint32_t i = k * EACH; i < (k + 1) * EACH; i++) {
+            epochs[i] = i / seed_count;
+        }
+        digests[k] = fixture_digest(batch);
+    }
+}
+
+/* In order, as often as the stream has them, and two more seeds in a short batch of its shape. */
+static void a_levelled_pass_makes_the_batches_of_a_stream(void **state) {
+    static const uint32_t tasks[] = {TASK_FORM};
+    for (uint32_t threads = 0; threads < 4; threads++) {
+        hw_sampler_options options = flat_options();
+        options.tasks = tasks;
+        options.task_count = 1;
+        options.batch_size = EACH;
+        options.sequence_length = 40;
+        options.cell_dropout = 0.4; /* contexts of many lengths */
+        options.text_budget = 600;
+        options.level_block = 1;
+        options.num_threads = threads + 1;
+        options.num_prefetch = (int32_t)threads;
+        hw_sampler *sampler = open_sampler(state, &options);
+        uint32_t seed_count = 0, seeds[LEVELLED + 2] = {0}, epochs[LEVELLED + 2] = {0};
+        uint64_t digests[ALONG];
+        hw_pass *pass = NULL;
+        hw_flat_shape shape = {.struct_bytes = sizeof shape};
+        MUST(hw_sampler_seed_count(sampler, HW_TRAIN, TASK_FORM, &seed_count, &error));
+        MUST(hw_sampler_flat_shape(sampler, TASK_FORM, &shape, &error));
+        read_stream(sampler, seed_count, seeds, epochs, digests);
+        MUST(hw_pass_open_levelled(sampler, TASK_FORM, seeds, epochs, LEVELLED + 2, &pass, &error));
+        assert_int_equal(hw_pass_batch_count(pass), ALONG + 1);
+        for (uint32_t k = 0; k <= ALONG; k++) {
+            hw_batch *batch = NULL;
+            hw_batch_sizes sizes = {.struct_bytes = sizeof sizes};
+            MUST(hw_pass_next(pass, -1, NULL, NULL, &batch, &error));
+            MUST(hw_batch_get_sizes(batch, &sizes, &error));
+            assert_int_equal(sizes.cells, shape.cells);
+            assert_int_equal(sizes.rows, shape.rows);
+            uint32_t count = *(const uint32_t *)fixture_array(batch, "num_contexts");
+            assert_int_equal(count, k < ALONG ? EACH : 2);
+            uint64_t digest = fixture_digest(batch);
+            assert_true(k == ALONG || digest == digests[k]);
+        }
+        assert_int_equal(hw_pass_next(pass, -1, NULL, NULL, &(hw_batch *){NULL}, NULL), HW_END);
+        hw_pass_close(pass);
+        hw_sampler_stats stats = {.struct_bytes = sizeof stats};
+        MUST(hw_sampler_get_stats(sampler, &stats, &error));
+        assert_true(stats.contexts_cut > 0); /* else levelling would not show */
+        hw_sampler_close(sampler);
+    }
+}
+
+static void a_levelled_pass_without_seeds_has_one_empty_batch(void **state) {
+    for (int32_t prefetch = 0; prefetch < 2; prefetch++) {
+        hw_sampler_options options = flat_options();
+        options.num_prefetch = prefetch;
+        hw_sampler *sampler = open_sampler(state, &options);
+        hw_flat_shape shape = {.struct_bytes = sizeof shape};
+        hw_batch_sizes sizes = {.struct_bytes = sizeof sizes};
+        hw_pass *pass = NULL;
+        hw_batch *batch = NULL;
+        MUST(hw_sampler_flat_shape(sampler, TASK_PRICE, &shape, &error));
+        MUST(hw_pass_open_levelled(sampler, TASK_PRICE, NULL, NULL, 0, &pass, &error));
+        assert_int_equal(hw_pass_batch_count(pass), 1);
+        MUST(hw_pass_next(pass, -1, NULL, NULL, &batch, &error));
+        MUST(hw_batch_get_sizes(batch, &sizes, &error));
+        assert_int_equal(sizes.cells, shape.cells);
+        assert_int_equal(*(const uint32_t *)fixture_array(batch, "num_contexts"), 0);
+        hw_batch_release(batch);
+        hw_pass_close(pass);
+        hw_sampler_close(sampler);
+    }
+}
+
+/* Passes closed while their batches are measured or made, and the stream as if there were none. */
+static void levelled_passes_dropped_half_way_leave_the_rest_alone(void **state) {
+    uint32_t seeds[80];
+    for (uint32_t i = 0; i < 80; i++) {
+        seeds[i] = i * 5;
+    }
+    for (uint32_t threads = 1; threads < 4; threads++) {
+        hw_sampler_options options = letter_options();
+        options.num_threads = threads;
+        hw_sampler *sampler = open_sampler(state, &options);
+        uint64_t expected = 0;
+        for (uint32_t round = 0; round < 60; round++) {
+            hw_pass *passes[2];
+            for (uint32_t i = 0; i < 2; i++) {
+                MUST(hw_pass_open_levelled(sampler, 0, seeds, NULL, 80, &passes[i], &error));
+            }
+            usleep(round % 10 * 10);
+            hw_pass_close(passes[0]);
+            for (uint32_t k = 0; k < round % 4; k++) {
+                hw_batch *batch = NULL;
+                MUST(hw_pass_next(passes[1], -1, NULL, NULL, &batch, &error));
+                uint64_t digest = fixture_digest(batch);
+                expected = expected == 0 ? digest : expected;
+                assert_true(k > 0 || digest == expected);
+            }
+            if (round < 32) {
+                hw_batch *batch = NULL;
+                MUST(hw_sampler_batch(sampler, HW_TRAIN, round, &batch, &error));
+                uint64_t digest = fixture_digest(batch);
+                assert_true(fixture_digest(fixture_next(sampler, HW_TRAIN)) == digest);
+            }
+            hw_pass_close(passes[1]);
+        }
+        hw_sampler_close(sampler);
+    }
+}
+
 /* ---- positions --------------------------------------------------------------------------- */
 
 static void a_position_within_a_batch_is_refused(void **state) {
@@ -404,6 +527,9 @@ int main(void) {
         LETTERS_TEST(large_blocks_are_the_same_for_any_thread_count),
         LETTERS_TEST(samplers_of_one_store_do_not_meet),
         LETTERS_TEST(an_epoch_has_every_seed_once_over_all_ranks),
+        LEAGUE_TEST(a_levelled_pass_makes_the_batches_of_a_stream),
+        BOOKS_TEST(a_levelled_pass_without_seeds_has_one_empty_batch),
+        LETTERS_TEST(levelled_passes_dropped_half_way_leave_the_rest_alone),
         BOOKS_TEST(a_position_within_a_batch_is_refused),
         LETTERS_TEST(a_position_set_while_a_block_is_measured_continues_exactly),
         LETTERS_TEST(a_shutdown_while_blocks_are_measured_leaves_nothing_behind),

@@ -157,6 +157,11 @@ static void sample(void *context) {
     AGAIN(hw_pass_open_chosen(sampler, task_of_books(shop), chosen_books, chosen_books, 2, &pass,
                               &error));
     hash = drain(pass, hash);
+    if (shop->options.layout == HW_LAYOUT_FLAT) {
+        AGAIN(hw_pass_open_levelled(sampler, task_of_books(shop), chosen_books, chosen_books, 2,
+                                    &pass, &error));
+        hash = drain(pass, hash);
+    }
     hw_subgraph *subgraph = NULL;
     AGAIN(hw_sampler_subgraph(sampler, task_of_books(shop), 2, 0, 1, &subgraph, &error));
     hw_subgraph_close(subgraph);

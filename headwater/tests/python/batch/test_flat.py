@@ -403,3 +403,49 @@ def test_what_is_cut_is_cut_for_any_count_of_ranks_alike(
     assert kept[0] == kept[1] == kept[2]
     assert cut[0] == cut[1] == cut[2]
     assert max(cut[0]) < 32 * 4  # of the 16 long contexts of a batch alone there are 64 cells each
+
+
+# ---- chosen seeds, levelled --------------------------------------------------------------------
+
+
+def check_again(sampler: Any, options: Options, first: int, end: int) -> None:
+    """The seeds of each batch of the stream, levelled by themselves, make that batch."""
+    taken = Counter[int]()
+    for k, batch in enumerate(islice(stream(sampler), end)):
+        task = int(batch["task_idx"][0])
+        count = len(range(options.rank, sampler.seed_count(TRAIN, task), options.world_size))
+        epochs = [(taken[task] + i) // count for i in range(options.batch_size)]
+        taken[task] += options.batch_size
+        if k >= first:
+            chosen = chosen_seeds(batch["seed_index"], epochs)
+            (again,) = read_pass(binding.Pass(sampler, 0, task, 0, chosen=chosen, is_levelled=True))
+            assert list(again) == list(batch)
+            for name, array in batch.items():
+                assert array.shape == again[name].shape, name
+                assert array.tobytes() == again[name].tobytes(), name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_seeds_of_a_batch_of_the_stream_make_it_again(variant: str, shelf: Path) -> None:
+    compared = 0
+    for seed in range(0, WORLDS, 4):
+        database = random_database(seed)
+        options = random_options(seed, database).with_(dealt=False)
+        path = store_of(shelf, seed, database)
+        more = {"text_budget": 0, "level_block": 1, **FLAT, **VARIANTS[variant]}
+        with open_sampler(path, database, options, **more) as sampler:
+            counts = [sampler.seed_count(TRAIN, task) for task in range(len(database.tasks))]
+            if any(counts) and all(count == 0 or count > options.rank for count in counts):
+                check_again(sampler, options, 0, 8)
+                compared += 8
+    assert compared > 40
+
+
+def test_chosen_seeds_without_room_are_cut_as_in_the_stream(
+    surprise: tuple[Path, Database],
+) -> None:
+    path, database = surprise
+    options = LONG.with_(mask_ratio=0.5, max_targets=8)
+    with open_sampler(path, database, options, level_block=1, targets=1, **FLAT) as sampler:
+        check_again(sampler, options, SAMPLED // 32, HUBS // 32)
+        assert sampler.stats()["contexts_cut"] > 100

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import headwater
 import jax
@@ -98,6 +100,105 @@ def test_a_loader_puts_its_batches_on_a_device(path: Path) -> None:
         assert type(batch) is headwater.Batch
         assert all(isinstance(array, jax.Array) for array in batch.values())
         assert all(np.array_equal(batch[name], other[name]) for name in other)
+
+
+class Puts:
+    """In the place of jax.device_put: what it was given, and what still lives of its results."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.given: list[list[int]] = []
+        self.made: list[weakref.ref[Any]] = []
+        self._put = jax.device_put
+        monkeypatch.setattr(jax, "device_put", self)
+
+    def __call__(self, batch: headwater.Batch, device: Any) -> Any:
+        self.given.append(batch["seed_index"].tolist())
+        placed = self._put(batch, device)
+        self.made.append(weakref.ref(placed))
+        return placed
+
+    def alive(self) -> list[int]:
+        return [k for k, made in enumerate(self.made) if made() is not None]
+
+
+@pytest.fixture
+def puts(monkeypatch: pytest.MonkeyPatch) -> Puts:
+    return Puts(monkeypatch)
+
+
+def seeds_of(sampler: headwater.Sampler, **more: Any) -> list[list[int]]:
+    """Of each batch of two epochs of a loader that knows no device."""
+    loader = headwater.Loader(sampler, **more)
+    return [loader.next_batch()["seed_index"].tolist() for _ in range(2 * len(loader))]
+
+
+@pytest.mark.parametrize("layout", ["dense", "flat"])
+def test_the_copy_of_the_next_batch_has_begun(path: Path, puts: Puts, layout: str) -> None:
+    with headwater.Sampler(path, tasks=["churn"], layout=layout, **OPTIONS) as sampler:
+        expected = seeds_of(sampler)
+        loader = headwater.Loader(sampler).to_device(jax.devices()[0])
+        states = headwater.Loader(sampler)
+        for k in range(len(expected) - 1):
+            batch = loader.next_batch()
+            states.next_batch()
+            assert puts.given == expected[: k + 2]
+            assert puts.alive() == [k, k + 1]  # in the trainer's hands, and ahead
+            assert loader.state_dict() == states.state_dict()
+            del batch
+
+
+def test_the_copy_ahead_is_dropped_when_an_iterator_is_left(path: Path, puts: Puts) -> None:
+    with headwater.Sampler(path, tasks=["churn"], **OPTIONS) as sampler:
+        expected = seeds_of(sampler)
+        loader = headwater.Loader(sampler).to_device(jax.devices()[0])
+        run = iter(loader)
+        next(run)
+        assert puts.alive() == [1]
+        del run
+        assert puts.alive() == []
+        next(iter(loader))
+        assert puts.given == [*expected[:2], *expected[1:3]]
+
+
+def test_the_copy_ahead_is_dropped_at_shutdown(path: Path, puts: Puts) -> None:
+    sampler = headwater.Sampler(path, tasks=["churn"], **OPTIONS)
+    loader = headwater.Loader(sampler).to_device(jax.devices()[0])
+    run = iter(loader)
+    next(run)
+    assert puts.alive() == [1]
+    before = loader.state_dict()
+    sampler.shutdown()
+    assert puts.alive() == []
+    for call in (lambda: next(run), loader.next_batch):
+        with pytest.raises(headwater.SamplerShutdown):
+            call()
+    assert loader.state_dict() == before and before["given"] == 1
+
+
+def test_the_copy_ahead_is_dropped_when_the_pool_is_moved(path: Path, puts: Puts) -> None:
+    pool, other = (headwater.SeedPool(path, tasks=["churn"]) for _ in range(2))
+    with headwater.Sampler(path, tasks=["churn"], **OPTIONS) as sampler:
+        loader = headwater.Loader(sampler, pool=pool).to_device(jax.devices()[0])
+        assert loader.next_batch()["is_null"].shape[0] == 2
+        assert puts.given[0] == other.next_batch(2).seeds.tolist()
+        for one in (pool, other):
+            one.next_batch(3)
+        loader.next_batch()
+        assert puts.alive() == [3]
+        assert puts.given[2] == other.next_batch(2).seeds.tolist()
+        assert pool.state_dict() == other.state_dict()
+
+
+def test_an_error_ahead_loses_no_batch(path: Path, puts: Puts) -> None:
+    with headwater.Sampler(path, tasks=["churn"], **OPTIONS) as sampler:
+        expected = seeds_of(sampler)
+        loader = headwater.Loader(sampler).to_device(jax.devices()[0])
+        put, puts._put = puts._put, lambda batch, device: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            loader.next_batch()
+        puts._put, puts.given = put, []
+        loader.next_batch()
+        assert puts.given == expected[:2]
 
 
 def test_what_is_not_a_device_is_refused(path: Path) -> None:

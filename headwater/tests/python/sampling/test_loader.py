@@ -197,6 +197,18 @@ def test_all_ranks_have_as_many_batches(store: Store, world: int, with_pool: boo
     assert len(lengths) == 1 and sorted(found) == list(range(18))
 
 
+def test_next_batch_runs_on_from_one_epoch_to_the_next(sampler: Sampler) -> None:
+    loader, other = Loader(sampler), Loader(sampler)
+    assert loader.batches_per_epoch() == len(loader) == 5
+    expected = [seeds_of(batch) for _ in range(3) for batch in other]
+    assert [seeds_of(loader.next_batch()) for _ in range(7)] == expected[:7]
+    assert [seeds_of(batch) for batch in loader] == expected[7:10]  # the epoch's other three
+    assert [seeds_of(loader.next_batch()) for _ in range(5)] == expected[10:]
+    assert loader.state_dict() == other.state_dict()
+    with pytest.raises(ValueError, match="no items"):
+        loader.slice(2, 2).next_batch()
+
+
 def test_an_epoch_that_was_taken_without_asking_for_its_end_is_over(sampler: Sampler) -> None:
     loader = Loader(sampler)
     first = [batch for batch, _ in zip(loader, range(len(loader)), strict=False)]

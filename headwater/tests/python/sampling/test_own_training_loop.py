@@ -125,12 +125,13 @@ def test_the_rest_of_the_page_runs(
 ) -> None:
     sampler = headwater.Sampler(store=in_jax["store"], **in_jax["options"])
     ran("".join(SNIPPETS), folder, {**in_jax, "sampler": sampler})
-    seeds, on_val, predictions, ranks, loader, *epochs = capsys.readouterr().out.splitlines()
+    seeds, on_val, predictions, ranks, loader, flat, *epochs = capsys.readouterr().out.splitlines()
     assert seeds.split()[:2] == ["9069", "284"]
     assert float(on_val.removeprefix("AUROC on val: ")) >= 0.6
     assert len(re.findall(r"-?\d\.\d+", predictions)) == 3
     assert ranks.split() == ["9069", "142"]
     assert loader == "284 batches of 9069 seeds: 284"
+    assert re.fullmatch(r"\(1, \d{4}\) cells of 32 contexts", flat)
     # confluence/tests/test_c_examples.py compares them with those of the loop in C.
     assert [line.split(":")[0] for line in epochs] == ["epoch 0", "epoch 1"]
     with pytest.raises(headwater.SamplerShutdown):
