@@ -196,6 +196,19 @@ def _open_within(options: Mapping[str, Any], budget: int) -> Any:
     )
 
 
+def cells_in_parts(
+    store: headwater.Store, cfg: Config, task: str, parts: int, *, ranks: int = 1
+) -> int:
+    """N of a rank's largest batch if batches of these settings are made in so many parts."""
+    share = {
+        "world_size": ranks, "default_batch_size": cfg.batch_size // ranks // parts,
+        "level_parts": cfg.accumulate * parts,
+    }  # fmt: skip
+    alone = cfg.replace(cell_budget=None, num_prefetch=0)
+    with open_sampler(store, alone, task, **share) as sampler:
+        return most_cells(sampler)
+
+
 def most_cells(sampler: Any) -> int:
     """N of the largest flat batch of a sampler, of train or of a pass."""
     shapes = [sampler.flat_shape(task) for task in sampler.tasks]

@@ -134,7 +134,7 @@ def _measured(name: str, cfg: Config, store: str | Path, task: str) -> list[Row]
     ]  # fmt: skip
     question = {
         "settings": cfg.to_dict(), "store": str(Path(store).absolute()), "task": task,
-        "parts": parts, "packed": cfg.cell_budget is None,
+        "parts": parts,
     }  # fmt: skip
     try:
         rows = ask_process(step_parts.__name__, question)["rows"]
@@ -163,8 +163,12 @@ def _memory_of(cfg: Config, store: str | Path, task: str) -> dict[str, Any] | st
 def choose(rows: Sequence[Row]) -> Row:
     """The configuration of the smallest preset at which the device bounds the run; else of the
     largest one."""
-    whole = [row for row in rows if "failed" not in row and row["parts"] == 1]
-    return next((row for row in whole if keeps_busy(row)), whole[-1])
+    first = dict[str, Row]()  # of each preset: as the settings say
+    for row in rows:
+        if "failed" not in row:
+            first.setdefault(row["preset"], row)
+    found = list(first.values())
+    return next((row for row in found if keeps_busy(row)), found[-1])
 
 
 def advice(
@@ -181,8 +185,16 @@ def advice(
     budget = _about_budget(rows, chosen, memory)
     return [
         _about_preset(rows, chosen), _about_threads(chosen), _about_prefetch(chosen), budget,
-        _about_batches(chosen, cfg, free, has_budget=bool(budget.settings)),
+        _about_batches(_with_budget(rows, chosen, budget), cfg, free),
     ]  # fmt: skip
+
+
+def _with_budget(rows: Sequence[Row], chosen: Row, budget: Line) -> Row | None:
+    """The row of the chosen preset that was measured with the advised budget, if any was."""
+    if not budget.settings:
+        return chosen
+    wanted = {"preset": chosen["preset"], **budget.settings}
+    return next((row for row in rows if row.items() >= wanted.items()), None)
 
 
 def _about_preset(rows: Sequence[Row], chosen: Row) -> Line:
@@ -266,12 +278,12 @@ def _is_faster(row: Row, chosen: Row) -> bool:
     return row["cells"] < chosen["cells"] and is_shorter and is_less_work
 
 
-def _about_batches(row: Row, cfg: Config, free: int, *, has_budget: bool) -> Line:
-    """Live, or made before."""
-    packed, live = row["packed"], row["live"]
-    if has_budget or packed is None:
-        text = "live: batches that are made before do not go with cell_budget"
+def _about_batches(row: Row | None, cfg: Config, free: int) -> Line:
+    """Live, or made before, as it was measured with the budget that is advised."""
+    if row is None:
+        text = "live: batches that are made before were not measured with this cell_budget"
         return Line(about="batches", settings={}, text=text)
+    packed, live = row["packed"], row["live"]
     per_step = row["batches"]
     making = row["kept_batches"] / per_step * row["sample"]["seconds"] / max(1, row["threads"])
     steps = row["needed_batches"] / per_step

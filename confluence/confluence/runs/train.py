@@ -13,6 +13,7 @@ from headwater.shared import say
 
 from confluence.config import AUTO, MEMORY_FRACTION, Config
 from confluence.config import preset as preset_config
+from confluence.data.planned_batches import check_budget
 from confluence.data.planned_steps import with_steps
 from confluence.data.stores import (
     OpenStore,
@@ -25,7 +26,7 @@ from confluence.data.tasks import TaskError
 from confluence.data.verification import verified_stores
 from confluence.folder import checkpoint
 from confluence.folder.files import build_at, check_outside, held
-from confluence.measure.sizing import check_budget, fitting_budget
+from confluence.measure.sizing import fitting_budget
 from confluence.model.patterns import attention_path
 from confluence.packs.pack import MARK, Pack, PackError
 from confluence.packs.packed_store import packed_settings, packed_store
@@ -257,7 +258,7 @@ def _checked_record(
     """What checkpoints record of the run; raises if it cannot be trained here, or if another rank
     trains something else."""
     attention_path(cfg)
-    check_budget(cfg, stores)
+    check_budget(cfg, sum(len(store.sampler.tasks) for store in stores))
     group, made = current(), stores[0].made
     group.check_can_train()
     record = checkpoint.make_record(
