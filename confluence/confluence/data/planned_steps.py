@@ -40,7 +40,7 @@ def with_steps(cfg: Config, stores: Sequence[OpenStore], *, tell: bool = False) 
         return cfg
     cells, seeds = _cells_of_step(cfg, stores), _train_seeds(stores)
     seconds = STEP_SECONDS + CELL_SECONDS * cells * cfg.layers * cfg.width / LAYER_WIDTHS
-    contexts = cfg.batch_size * cfg.accumulate
+    contexts = cfg.contexts * cfg.accumulate
     most = min(SECONDS / seconds, EPOCHS * seeds / contexts)
     steps = max(LEAST_STEPS, ROUND * int(most / ROUND))
     if tell:
@@ -63,7 +63,7 @@ def _cells_of_step(cfg: Config, stores: Sequence[OpenStore]) -> float:
             continue
         sizes = [_cells_of_context(store, k) for k in range(len(store.places))]
         mean = np.average(sizes, weights=[place.weight for place in store.places])
-        cells += share * float(mean) * cfg.batch_size
+        cells += share * float(mean) * cfg.contexts
     return cells * cfg.accumulate
 
 
@@ -83,7 +83,7 @@ def _room(store: OpenStore, cfg: Config) -> float:
     """The cells of the batches of all ranks, in all parts, if masked cells alone are learned."""
     sampler, ranks = store.sampler, current().size
     sizes = [sampler.flat_shape(name)["cells"] for name in sampler.tasks]
-    return float(np.mean(sizes)) * ranks * parts_of(sampler, cfg.batch_size // ranks)
+    return float(np.mean(sizes)) * ranks * parts_of(sampler, cfg.contexts // ranks)
 
 
 def _train_seeds(stores: Sequence[OpenStore]) -> int:

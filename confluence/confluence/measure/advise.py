@@ -21,7 +21,7 @@ from typing import Any
 
 from headwater.shared import say
 
-from confluence.config import Config, ConfigError, kept_config
+from confluence.config import AUTO, Config, ConfigError, kept_config
 from confluence.config import preset as preset_config
 from confluence.data.stores import find_places
 from confluence.data.verification import verified_stores
@@ -122,6 +122,8 @@ def _configs(
             raise ConfigError("advise is for tasks, and the objective 'masked_cells' has none")
         if cfg.prebatch is not None:
             raise ConfigError("prebatch is what advise is asked about: leave it out")
+        if cfg.batch_size == AUTO:
+            raise ConfigError("advise measures one batch_size: give a number instead of 'auto'")
     return found
 
 
@@ -130,7 +132,7 @@ def _measured(name: str, cfg: Config, store: str | Path, task: str) -> list[Row]
     say(f"measuring {name}")
     parts = [
         count for count in (PARTS if cfg.cell_budget is None else PARTS[:1])
-        if cfg.batch_size % count == 0
+        if cfg.contexts % count == 0
     ]  # fmt: skip
     question = {
         "settings": cfg.to_dict(), "store": str(Path(store).absolute()), "task": task,

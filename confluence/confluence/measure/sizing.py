@@ -163,7 +163,7 @@ def measure(cfg: Config, store: str, task: str, fraction: float = MEMORY_FRACTIO
     Raises:
         SizingError: a process ended without an answer, or cannot read its memory.
     """
-    size, first = cfg.batch_size, _ask(cfg, store, task)
+    size, first = cfg.contexts, _ask(cfg, store, task)
     try:
         other, second = RATIO * size, _ask(cfg.replace(batch_size=RATIO * size), store, task)
     except SizingError:
@@ -190,7 +190,7 @@ def _ask(cfg: Config, store: str, task: str) -> Mapping[str, Any]:
         return ask_process(__name__, question)
     except OwnProcessError as error:
         raise SizingError(
-            f"a step of {cfg.batch_size} contexts could not be measured: {error}; give"
+            f"a step of {cfg.contexts} contexts could not be measured: {error}; give"
             " --cell-budget a number"
         ) from error
 

@@ -197,7 +197,7 @@ class Configuration:
         (opened,) = stack.enter_context(open_stores(known, places, cfg))
         cfg = with_steps(cfg, [opened])
         self._cfg, self._task, self._store, self._alone = cfg, task, opened, alone.sampler
-        self.parts = parts_of(opened.sampler, cfg.batch_size)  # perhaps fewer than were asked for
+        self.parts = parts_of(opened.sampler, cfg.contexts)  # perhaps fewer than were asked for
         self._count = self.parts * cfg.accumulate
         kept = _in_memory(opened, cfg)
         self._bench = Bench(cfg, opened, self._count)

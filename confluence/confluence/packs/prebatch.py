@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from confluence.config import Config
 from confluence.config import preset as preset_config
-from confluence.data.planned_batches import check_budget
+from confluence.data.planned_batches import check_budget, with_batch_size
 from confluence.data.planned_steps import with_steps
 from confluence.data.progress import Progress
 from confluence.data.stores import OpenStore, find_places, open_stores
@@ -77,10 +77,11 @@ def prebatch(
     names = [task] if isinstance(task, str) else list(task)
     places = find_places(known, names, task_weights)
     check_budget(cfg, len(places))
+    cfg = with_batch_size(cfg, known, places, ranks=ranks)
 
     def opened(rank: int) -> contextlib.AbstractContextManager[tuple[OpenStore, ...]]:
         """The store with the sampler of a rank."""
-        size = cfg.batch_size // ranks
+        size = cfg.contexts // ranks
         share = {"rank": rank, "world_size": ranks, "default_batch_size": size}
         return open_stores(known, places, cfg, **share)
 
@@ -222,7 +223,7 @@ def _about(store: OpenStore, cfg: Config) -> dict[str, Any]:
 def _budgets(store: OpenStore, cfg: Config, ranks: int) -> tuple[int, int | None]:
     """The least `cell_budget` with which batches are made in as many parts, and the least with
     which they are made in fewer; None: in no case."""
-    size, least = cfg.batch_size // ranks, most_cells(store.sampler)
+    size, least = cfg.contexts // ranks, most_cells(store.sampler)
     parts = parts_of(store.sampler, size)
     if parts == 1:
         return least, None

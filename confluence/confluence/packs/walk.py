@@ -29,11 +29,8 @@ CGROUP = Path("/sys/fs/cgroup")
 def order_of(sampler: Any, cfg: Config, epochs: int | None) -> Order:
     """The order of batches of so many epochs of train; None: of as many batches as the run takes,
     in the epochs that they begin."""
-    parts = parts_of(sampler, cfg.batch_size // sampler.world_size)
-    each, contexts = (
-        cfg.accumulate * parts,
-        cfg.batch_size // parts,
-    )  # batches of a step, and theirs
+    parts = parts_of(sampler, cfg.contexts // sampler.world_size)
+    each, contexts = cfg.accumulate * parts, cfg.contexts // parts  # batches of a step, and theirs
     seeds, needed = sampler.num_seeds("train"), cfg.step_count * each
     count = epochs_of(needed, seeds, contexts) if epochs is None else epochs
     ends = epoch_ends(seeds, contexts, each, count)

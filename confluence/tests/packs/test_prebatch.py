@@ -222,7 +222,8 @@ def test_a_pack_that_does_not_fit_is_refused_with_both_values(name: str, pack: P
 def test_every_setting_that_a_sampler_is_opened_with_is_compared(shop_store: Path) -> None:
     assert {*OTHERS} == {*BATCH_SETTINGS, *MASK_SETTINGS, "auxiliary_weight"} - {"seed_tables"}
 
-    read, names = set(), {"hop_limit": "max_hops", "label_row_limit": "label_rows"}
+    read = set()
+    names = {"hop_limit": "max_hops", "label_row_limit": "label_rows", "contexts": "batch_size"}
 
     class Watched(Config):
         def __getattribute__(self, name: str) -> Any:
