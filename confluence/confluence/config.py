@@ -26,10 +26,13 @@ from confluence.value_checks import (
     tuple_kind,
 )
 
-AUTO = "auto"  # a `cell_budget` that `train` measures; contexts that it chooses
+AUTO = "auto"  # a `cell_budget` that `train` measures; contexts and batches that it chooses
 USUAL_HOPS = 2
+USUAL_BATCH = 32
 USUAL_CONTEXTS = {"max_hops": USUAL_HOPS, "label_rows": 0}  # until they are chosen, or cannot be
-OPEN_SETTINGS: dict[str, Any] = {"steps": None, **dict.fromkeys(USUAL_CONTEXTS, AUTO)}
+OPEN_SETTINGS: dict[str, Any] = {
+    "steps": None, "batch_size": AUTO, **dict.fromkeys(USUAL_CONTEXTS, AUTO)
+}  # fmt: skip
 """Values that leave a choice to the training, which keeps it when it resumes."""
 MEMORY_FRACTION = 0.9  # of the memory, which a step may take then
 
@@ -86,7 +89,12 @@ class Config:
         " minutes on two cores",
         "[1, inf]",
     )
-    batch_size: int = _training(32, "B, contexts per step, over all devices", "[1, inf]")
+    batch_size: int | str = _training(
+        USUAL_BATCH,
+        "B, contexts per step, over all devices; auto: as many as cell_budget holds",
+        "[1, inf]",
+        words=(AUTO,),
+    )
     learning_rate: float = _training(3e-4, "peak, for everything that AdamW trains", "[0, inf]")
     muon_learning_rate: float = _training(
         0.02, "peak, for the matrices of attention and feed-forward", "[0, inf]"
@@ -214,6 +222,10 @@ class Config:
         return [
             (self.heads > 0 and self.width % self.heads != 0, "width must be a multiple of heads"),
             (abs(sum(self.split_ratios) - 1) > 1e-6, "split_ratios must sum to 1"),
+            (
+                self.batch_size == AUTO and self.cell_budget is None,
+                "batch_size 'auto' needs a cell_budget, the most cells of a batch",
+            ),
             (self.train_on_val and bool(self.eval_every), "eval_every needs train_on_val off"),
             (
                 self.prebatch is None and self.prebatch_epochs != Config.prebatch_epochs,
@@ -234,6 +246,7 @@ class Config:
                 alone and self.half_life_days is not None,
                 "half_life_days needs objective 'task'",
             ),
+            (alone and self.batch_size == AUTO, "batch_size 'auto' needs objective 'task'"),
             (alone and self.label_row_limit > 0, "label_rows need objective 'task'"),
             (alone and self.peer_labels > 0, "peer_labels need objective 'task'"),
             (
@@ -249,7 +262,7 @@ class Config:
 
     def check_ranks(self, count: int) -> None:
         """Raise if that many ranks cannot share a batch equally."""
-        if self.batch_size % count:
+        if self.batch_size != AUTO and self.contexts % count:
             raise ConfigError(
                 f"batch_size is {self.batch_size}: {count} ranks need a multiple of {count}"
             )
@@ -273,6 +286,11 @@ class Config:
     def feed_forward_width(self) -> int:
         """F: ⌈8D/3⌉ rounded up to a multiple of 32."""
         return 32 * math.ceil(math.ceil(8 * self.width / 3) / 32)
+
+    @property
+    def contexts(self) -> int:
+        """`batch_size` as a number; 32 until it is chosen (`data/planned_batches.py`)."""
+        return USUAL_BATCH if isinstance(self.batch_size, str) else self.batch_size
 
     @property
     def hop_limit(self) -> int | None:
@@ -348,6 +366,12 @@ class PastConfig(Config):
     def past(self) -> tuple[str, str]:
         """(at, until)."""
         return self.time_split
+
+
+def until_measured(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with 1 for a `cell_budget` that is to be measured."""
+    measures = overrides.get("cell_budget") == AUTO
+    return {**overrides, "cell_budget": 1} if measures else dict(overrides)
 
 
 def kept_config(values: Mapping[str, Any]) -> Config:

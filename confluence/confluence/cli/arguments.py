@@ -463,7 +463,7 @@ def _count(text: str) -> int:
 def setting_parsers() -> dict[str, Callable[[str], Any]]:
     """How to read each field of Config from the command line."""
     readers = {name: _setting_reader(kinds) for name, kinds in setting_kinds(Config).items()}
-    chosen = ("cell_budget", *USUAL_CONTEXTS)
+    chosen = ("batch_size", "cell_budget", *USUAL_CONTEXTS)
     return {**readers, **{name: _or_auto(readers[name]) for name in chosen}}
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headwater.shared import read_text, say
 
-from confluence.config import Config, preset
+from confluence.config import Config, preset, until_measured
 
 if TYPE_CHECKING:
     from confluence.answers.prediction_files import Answers
@@ -119,7 +119,7 @@ def _names(tasks: Sequence[tuple[str, float]] | None) -> list[str] | None:
 
 
 def _train_config(options: argparse.Namespace) -> Config:
-    settings = {**overrides_of(options), "cell_budget": None}  # which may have to be measured
+    settings = until_measured(overrides_of(options))
     if options.prebatched is None:
         return preset(options.preset or "small", **settings)
     from confluence.runs.train import train_config

@@ -16,7 +16,7 @@ from headwater.shared import say
 
 from confluence.config import Config
 from confluence.data.stores import OpenStore
-from confluence.data.tasks import TRAIN, cell_count, context_count
+from confluence.data.tasks import TRAIN, cell_count, context_count, parts_of
 from confluence.ranks.group import current
 
 SECONDS = 75.0  # of steps; with trials of hops, scores and trees about two minutes
@@ -40,7 +40,7 @@ def with_steps(cfg: Config, stores: Sequence[OpenStore], *, tell: bool = False) 
         return cfg
     cells, seeds = _cells_of_step(cfg, stores), _train_seeds(stores)
     seconds = STEP_SECONDS + CELL_SECONDS * cells * cfg.layers * cfg.width / LAYER_WIDTHS
-    contexts = cfg.batch_size * cfg.accumulate
+    contexts = cfg.contexts * cfg.accumulate
     most = min(SECONDS / seconds, EPOCHS * seeds / contexts)
     steps = max(LEAST_STEPS, ROUND * int(most / ROUND))
     if tell:
@@ -59,11 +59,11 @@ def _cells_of_step(cfg: Config, stores: Sequence[OpenStore]) -> float:
     for store in stores:
         share = store.weight / total
         if not store.places:
-            cells += share * _room(store)
+            cells += share * _room(store, cfg)
             continue
         sizes = [_cells_of_context(store, k) for k in range(len(store.places))]
         mean = np.average(sizes, weights=[place.weight for place in store.places])
-        cells += share * float(mean) * cfg.batch_size
+        cells += share * float(mean) * cfg.contexts
     return cells * cfg.accumulate
 
 
@@ -79,11 +79,11 @@ def _cells_of_context(store: OpenStore, k: int) -> float:
     return cells / max(1, contexts)
 
 
-def _room(store: OpenStore) -> float:
-    """The cells of the batches of all ranks, if masked cells alone are learned."""
-    sampler = store.sampler
+def _room(store: OpenStore, cfg: Config) -> float:
+    """The cells of the batches of all ranks, in all parts, if masked cells alone are learned."""
+    sampler, ranks = store.sampler, current().size
     sizes = [sampler.flat_shape(name)["cells"] for name in sampler.tasks]
-    return float(np.mean(sizes)) * current().size
+    return float(np.mean(sizes)) * ranks * parts_of(sampler, cfg.contexts // ranks)
 
 
 def _train_seeds(stores: Sequence[OpenStore]) -> int:

@@ -150,7 +150,7 @@ def open_sampler(store: headwater.Store, cfg: Config, *tasks: str, **overrides: 
     options = {
         "store": store, "rank": 0, "world_size": 1, "shard": "dealt",
         "seed": cfg.seed, "split_seed": cfg.split_seed,
-        "num_prefetch": cfg.num_prefetch, "default_batch_size": cfg.batch_size,
+        "num_prefetch": cfg.num_prefetch, "default_batch_size": cfg.contexts,
         "default_sequence_length": cfg.sequence_length, "bfs_child_width": cfg.child_width,
         "max_rows": cfg.max_rows, "max_hops": cfg.hop_limit, "child_order": cfg.child_order,
         "identifier_cells": cfg.identifier_cells, "tasks": list(tasks) or None,
@@ -190,10 +190,28 @@ def _open_within(options: Mapping[str, Any], budget: int) -> Any:
         if cells <= budget:
             return sampler
         sampler.shutdown()
-    raise ConfigError(
+    raise no_context_fits(budget, cells)
+
+
+def no_context_fits(budget: int, cells: int) -> ConfigError:
+    """The error if not even a batch of one context, which has so many cells, is within a budget."""
+    return ConfigError(
         f"cell_budget is {budget}, and a batch of one context has up to {cells} cells: give at"
         " least that, or a smaller sequence_length"
     )
+
+
+def cells_in_parts(
+    store: headwater.Store, cfg: Config, task: str, parts: int, *, ranks: int = 1
+) -> int:
+    """N of a rank's largest batch if batches of these settings are made in so many parts."""
+    share = {
+        "world_size": ranks, "default_batch_size": cfg.contexts // ranks // parts,
+        "level_parts": cfg.accumulate * parts,
+    }  # fmt: skip
+    alone = cfg.replace(cell_budget=None, num_prefetch=0)
+    with open_sampler(store, alone, task, **share) as sampler:
+        return most_cells(sampler)
 
 
 def most_cells(sampler: Any) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 
 from headwater.shared import say
 
-from confluence.config import Config, ConfigError, kept_config
+from confluence.config import AUTO, Config, ConfigError, kept_config
 from confluence.config import preset as preset_config
 from confluence.data.stores import find_places
 from confluence.data.verification import verified_stores
@@ -127,6 +127,8 @@ def _configs(
             raise ConfigError("advise is for tasks, and the objective 'masked_cells' has none")
         if cfg.prebatch is not None:
             raise ConfigError("prebatch is what advise is asked about: leave it out")
+        if cfg.batch_size == AUTO:
+            raise ConfigError("advise measures one batch_size: give a number instead of 'auto'")
     return found
 
 
@@ -135,11 +137,11 @@ def _measured(name: str, cfg: Config, store: str | Path, task: str) -> list[Row]
     say(f"measuring {name}")
     parts = [
         count for count in (PARTS if cfg.cell_budget is None else PARTS[:1])
-        if cfg.batch_size % count == 0
+        if cfg.contexts % count == 0
     ]  # fmt: skip
     question = {
         "settings": cfg.to_dict(), "store": str(Path(store).absolute()), "task": task,
-        "parts": parts, "packed": cfg.cell_budget is None,
+        "parts": parts,
     }  # fmt: skip
     try:
         rows = ask_process(step_parts.__name__, question)["rows"]
@@ -190,8 +192,12 @@ def too_busy(rows: Sequence[Row]) -> str | None:
 def choose(rows: Sequence[Row]) -> Row:
     """The configuration of the smallest preset at which the device bounds the run; else of the
     largest one."""
-    whole = [row for row in rows if "failed" not in row and row["parts"] == 1]
-    return next((row for row in whole if keeps_busy(row)), whole[-1])
+    first = dict[str, Row]()  # of each preset: as the settings say
+    for row in rows:
+        if "failed" not in row:
+            first.setdefault(row["preset"], row)
+    found = list(first.values())
+    return next((row for row in found if keeps_busy(row)), found[-1])
 
 
 def advice(
@@ -208,8 +214,16 @@ def advice(
     budget = _about_budget(rows, chosen, memory)
     return [
         _about_preset(rows, chosen), _about_threads(chosen), _about_prefetch(chosen), budget,
-        _about_batches(chosen, cfg, free, has_budget=bool(budget.settings)),
+        _about_batches(_with_budget(rows, chosen, budget), cfg, free),
     ]  # fmt: skip
+
+
+def _with_budget(rows: Sequence[Row], chosen: Row, budget: Line) -> Row | None:
+    """The row of the chosen preset that was measured with the advised budget, if any was."""
+    if not budget.settings:
+        return chosen
+    wanted = {"preset": chosen["preset"], **budget.settings}
+    return next((row for row in rows if row.items() >= wanted.items()), None)
 
 
 def _about_preset(rows: Sequence[Row], chosen: Row) -> Line:
@@ -293,12 +307,12 @@ def _is_faster(row: Row, chosen: Row) -> bool:
     return row["cells"] < chosen["cells"] and is_shorter and is_less_work
 
 
-def _about_batches(row: Row, cfg: Config, free: int, *, has_budget: bool) -> Line:
-    """Live, or made before."""
-    packed, live = row["packed"], row["live"]
-    if has_budget or packed is None:
-        text = "live: batches that are made before do not go with cell_budget"
+def _about_batches(row: Row | None, cfg: Config, free: int) -> Line:
+    """Live, or made before, as it was measured with the budget that is advised."""
+    if row is None:
+        text = "live: batches that are made before were not measured with this cell_budget"
         return Line(about="batches", settings={}, text=text)
+    packed, live = row["packed"], row["live"]
     per_step = row["batches"]
     making = row["kept_batches"] / per_step * row["sample"]["seconds"] / max(1, row["threads"])
     steps = row["needed_batches"] / per_step
@@ -327,11 +341,10 @@ def describe(result: Mapping[str, Any]) -> list[str]:
     rows = [row for row in result["configurations"] if "failed" not in row]
     shared = rows[0]["cores"]
     where = f"its {shared} cores sample and compute" if shared else "the host samples"
-    packed = [row for row in rows if row["packed"]]
     lines = [
         f"{result['task']} of {result['store']}, on {rows[0]['device']} ({where}); ms of a step",
         "", *aligned([_PARTS, *map(_parts_row, rows)]),
-        *(["", _PACKED_TITLE, *aligned([_PACKED, *map(_packed_row, packed)])] if packed else []),
+        "", _PACKED_TITLE, *aligned([_PACKED, *map(_packed_row, rows)]),
         "", "of the measured steps",
         *aligned([_FIGURES, *map(_figures_row, rows)]),
         "",

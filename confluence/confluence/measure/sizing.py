@@ -28,10 +28,9 @@ from typing import Any
 import jax
 from headwater.shared import machine_bytes, say
 
-from confluence.config import MEMORY_FRACTION, Config, ConfigError, kept_config
+from confluence.config import MEMORY_FRACTION, Config, kept_config
 from confluence.data.planned_steps import with_steps
 from confluence.data.stores import (
-    OpenStore,
     category_limit,
     find_places,
     first_biases,
@@ -183,23 +182,6 @@ def _mb(size: float) -> str:
     return f"{size / 1e6:,.0f} MB"
 
 
-def check_budget(cfg: Config, stores: Sequence[OpenStore]) -> None:
-    """Raise if a run cannot have its `cell_budget`: the parts of a step would be of several tasks,
-    or its batches are made before."""
-    if cfg.cell_budget is None:
-        return
-    count = sum(len(store.sampler.tasks) for store in stores)
-    if count > 1:
-        why = f"is for a run of one task, and this one has {count}"
-    elif cfg.prebatch is not None or any(store.made is not None for store in stores):
-        why = "does not go with batches that are made before"
-    else:
-        return
-    raise ConfigError(
-        f"cell_budget {why}: give a smaller batch_size and an accumulate as many times as large"
-    )
-
-
 def fitting_budget(
     cfg: Config, stores: Sequence[Any], tasks: Sequence[Any], *, verify: str = "once",
     fraction: float = MEMORY_FRACTION,
@@ -261,7 +243,7 @@ def measure(cfg: Config, store: str, task: str, fraction: float = MEMORY_FRACTIO
         limit = fraction * int(answers[known.contexts]["limit_bytes"])
         return known.peak_bytes * contexts / known.contexts > limit
 
-    size, found = FIRST * cfg.batch_size, None
+    size, found = FIRST * cfg.contexts, None
     while found is None:
         try:
             first = point(size)
@@ -287,7 +269,7 @@ def _ask(cfg: Config, store: str, task: str) -> Mapping[str, Any]:
         return ask_process(__name__, question)
     except OwnProcessError as error:
         raise SizingError(
-            f"a step of {cfg.batch_size} contexts could not be measured: {error}; give"
+            f"a step of {cfg.contexts} contexts could not be measured: {error}; give"
             " --cell-budget a number"
         ) from error
 

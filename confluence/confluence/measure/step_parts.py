@@ -41,7 +41,7 @@ from confluence.data.stores import (
     open_stores,
     row_shape,
 )
-from confluence.data.tasks import device_tables, most_cells, open_sampler, sent_fields
+from confluence.data.tasks import cells_in_parts, device_tables, parts_of, sent_fields
 from confluence.data.verification import open_store
 from confluence.measure.own_process import answer_question
 from confluence.packs.walk import estimated_bytes, kept_in_memory, order_of
@@ -154,15 +154,11 @@ def in_parts(cfg: Config, store: headwater.Store, task: str, parts: int) -> Conf
     """The settings with the least `cell_budget` at which a batch is computed in so many parts."""
     if parts == 1:
         return cfg
-    share = {
-        "default_batch_size": cfg.batch_size // parts, "level_parts": cfg.accumulate * parts
-    }  # fmt: skip
-    with open_sampler(store, cfg, task, **share) as sampler:
-        return cfg.replace(cell_budget=most_cells(sampler))
+    return cfg.replace(cell_budget=cells_in_parts(store, cfg, task, parts))
 
 
 def measure_steps(
-    settings: Mapping[str, Any], store: str, task: str, parts: Sequence[int], packed: bool
+    settings: Mapping[str, Any], store: str, task: str, parts: Sequence[int]
 ) -> dict[str, Any]:
     """Measure the parts of a step, predict it, and take real steps.
 
@@ -170,7 +166,6 @@ def measure_steps(
         settings: of a `Config`.
         parts: in which a batch is computed, each a configuration; 1: as the settings say. One
             whose batches have no fewer cells than whole ones is left out.
-        packed: whether to take real steps of the first from batches in memory, too.
 
     Returns:
         `rows`, one of each configuration, as JSON can hold it; `live` and `packed` in them are of
@@ -179,10 +174,8 @@ def measure_steps(
     cfg, opened = kept_config(settings), open_store(store)
     with contextlib.ExitStack() as stack:
         found = [
-            Configuration(
-                stack, in_parts(cfg, opened, task, count), opened, task, packed=packed and k == 0
-            )
-            for k, count in enumerate(parts)
+            Configuration(stack, in_parts(cfg, opened, task, count), opened, task)
+            for count in parts
         ]
         found = [found[0], *(one for one in found[1:] if one.parts > 1)]
         for turn in range(TURNS):
@@ -195,9 +188,8 @@ class Configuration:
     """Measures some settings, turn by turn."""
 
     def __init__(
-        self, stack: contextlib.ExitStack, cfg: Config, store: headwater.Store, task: str, *,
-        packed: bool,
-    ) -> None:  # fmt: skip
+        self, stack: contextlib.ExitStack, cfg: Config, store: headwater.Store, task: str
+    ) -> None:
         """`stack`: shuts the samplers down."""
         known = {str(store.path): store}
         places = find_places(known, [task])
@@ -205,14 +197,14 @@ class Configuration:
         (opened,) = stack.enter_context(open_stores(known, places, cfg))
         cfg = with_steps(cfg, [opened])
         self._cfg, self._task, self._store, self._alone = cfg, task, opened, alone.sampler
-        self._count = cfg.batch_size // int(opened.sampler.shape["batch_size"]) * cfg.accumulate
-        self.parts = self._count // cfg.accumulate  # perhaps fewer than were asked for
-        kept = _in_memory(opened, cfg) if packed else None
+        self.parts = parts_of(opened.sampler, cfg.contexts)  # perhaps fewer than were asked for
+        self._count = self.parts * cfg.accumulate
+        kept = _in_memory(opened, cfg)
         self._bench = Bench(cfg, opened, self._count)
         self._expected = self._bench.compile()
         self._ahead = int(opened.sampler.stats()["train_queue"])
         self._live = self._real_steps(opened, self._ahead)
-        self._packs = None if kept is None else self._real_steps(kept, 0)
+        self._packs = self._real_steps(kept, 0)
         self._turns: list[tuple[Cost, ...]] = []
         self._fetched: list[float] = []
         self._slowest = 0.0
@@ -228,8 +220,7 @@ class Configuration:
         self._turns.append((sample, *self._bench.parts(turn)))
         self._fetched.append(self._bench.fetch_ready(self._ahead))
         self._live.take()
-        if self._packs is not None:
-            self._packs.take()
+        self._packs.take()
 
     def row(self) -> dict[str, Any]:
         """All that was found."""
@@ -253,7 +244,7 @@ class Configuration:
             "predicted_seconds": seconds, "bound_by": bound_by,
             "predicted_utilization": found.utilization(), "overlap_seconds": found.overlap(),
             "live": self._live.figures(),
-            "packed": None if self._packs is None else self._packs.figures(),
+            "packed": self._packs.figures(),
         }  # fmt: skip
 
 
@@ -283,7 +274,7 @@ def _in_memory(store: OpenStore, cfg: Config) -> OpenStore:
 def _epoch(store: OpenStore, cfg: Config) -> dict[str, Any]:
     """How many batches a run takes, how many of them it would keep in memory, and their bytes."""
     order = order_of(store.sampler, cfg, cfg.prebatch_epochs)
-    needed = cfg.step_count * cfg.accumulate
+    needed = cfg.step_count * order.accumulate
     kept = min(order.count, needed)
     return {
         "kept_batches": kept, "needed_batches": needed,

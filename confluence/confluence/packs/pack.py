@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from confluence.data.whole_batch import ALIGNMENT, Bytes, Layout, padded, size_of
 
-FORMAT = 2
+FORMAT = 3
 MARK, MANIFEST, TABLES = "what-this-is.txt", "manifest.json", "tables.bin"
 MARK_TEXT = (
     "A pack of confluence: batches that were made before training, by `confluence prebatch`.\n"

@@ -17,7 +17,7 @@ from confluence.config import Config, ConfigError
 from confluence.data.label_values import check_label_values
 from confluence.data.progress import Progress
 from confluence.data.stores import OpenStore, TaskPlace, scored_in_training
-from confluence.data.tasks import Labels, batch_settings, read_task
+from confluence.data.tasks import Labels, batch_settings, parts_of, read_task
 from confluence.packs.pack import Pack, PackedBatches, PackError, in_units
 from confluence.packs.replay import Order, Replay
 from confluence.ranks.group import current
@@ -83,8 +83,8 @@ def packed_store(
     batches = pack.batches(group.rank)
     if verify != "header":
         batches.verify(Progress(f"verifying '{folder}'", in_units, each=group.still))
-    made = _replay(pack, batches)
     sampler, metadata = PackedSampler(pack, batches), pack.about["metadata"]
+    made = _replay(pack, batches, sampler)
     by_name = {place.name: place for place in places}
     ordered = tuple(by_name[name] for name in names or by_name)
     labels = tuple(read_packed_labels(pack, place.name) for place in ordered)
@@ -107,12 +107,13 @@ def _places(pack: Pack, path: str) -> tuple[TaskPlace, ...]:
     )
 
 
-def _replay(pack: Pack, batches: PackedBatches) -> Replay:
+def _replay(pack: Pack, batches: PackedBatches, sampler: PackedSampler) -> Replay:
     about = pack.about
+    settings = about["settings"]
+    parts = parts_of(sampler, settings["batch_size"] // about["ranks"])
     order = Order(
-        ends=tuple(about["ends"]), accumulate=about["settings"]["accumulate"],
-        seed=about["settings"]["seed"],
-    )  # fmt: skip
+        ends=tuple(about["ends"]), accumulate=settings["accumulate"] * parts, seed=settings["seed"]
+    )
     summary = {
         "from": "pack", "path": str(pack.folder.absolute()), "identity": pack.identity,
         "batches": order.count, "epochs": len(order.ends), "bytes": pack.size,
@@ -169,6 +170,8 @@ def _check_fits(
     }
     before = batch_settings(packed_settings(pack))
     pairs |= {name: (now, before.get(name)) for name, now in batch_settings(cfg).items()}
+    if _makes_these_parts(pack, cfg.cell_budget):
+        del pairs["cell_budget"]
     faults = [
         f"{name}: the run has {_shown(now)}, the pack {_shown(packed)}"
         for name, (now, packed) in pairs.items()
@@ -179,6 +182,14 @@ def _check_fits(
             f"the pack '{pack.folder}' does not fit the run: {'; '.join(faults)}. Change that, or"
             " make another pack"
         )
+
+
+def _makes_these_parts(pack: Pack, budget: int | None) -> bool:
+    """Whether a `cell_budget` leads to batches in as many parts as those of a pack."""
+    least, fewer = pack.about["budgets"]
+    if budget is None:
+        return fewer is None
+    return bool(least <= budget and (fewer is None or budget < fewer))
 
 
 def _plain(value: Any) -> Any:

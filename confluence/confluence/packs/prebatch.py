@@ -18,11 +18,13 @@ import numpy as np
 from headwater.shared import say
 from numpy.typing import NDArray
 
-from confluence.config import Config, ConfigError
+from confluence.config import Config
 from confluence.config import preset as preset_config
+from confluence.data.planned_batches import check_budget, with_batch_size
 from confluence.data.planned_steps import with_steps
 from confluence.data.progress import Progress
 from confluence.data.stores import OpenStore, find_places, open_stores
+from confluence.data.tasks import cells_in_parts, most_cells, parts_of
 from confluence.data.verification import verified_stores
 from confluence.data.whole_batch import Layout
 from confluence.folder.files import check_outside
@@ -74,10 +76,12 @@ def prebatch(
     known = verified_stores([str(store)], verify)
     names = [task] if isinstance(task, str) else list(task)
     places = find_places(known, names, task_weights)
+    check_budget(cfg, len(places))
+    cfg = with_batch_size(cfg, known, places, ranks=ranks)
 
     def opened(rank: int) -> contextlib.AbstractContextManager[tuple[OpenStore, ...]]:
         """The store with the sampler of a rank."""
-        size = cfg.batch_size // ranks
+        size = cfg.contexts // ranks
         share = {"rank": rank, "world_size": ranks, "default_batch_size": size}
         return open_stores(known, places, cfg, **share)
 
@@ -100,11 +104,6 @@ def _check(cfg: Config, store: Any, *, epochs: int | None, ranks: int) -> None:
     for name, number in (("epochs", epochs), ("ranks", ranks)):
         if number is not None and number < 1:
             raise ValueError(f"{name} is {number}, expected at least 1")
-    if cfg.cell_budget is not None:
-        raise ConfigError(
-            "cell_budget does not go with batches that are made before: give a smaller batch_size"
-            " and an accumulate as many times as large"
-        )
     if cfg.objective == "masked_cells":
         raise PackError(
             "a pack is of tasks, and the objective 'masked_cells' has none: `confluence pretrain"
@@ -124,7 +123,10 @@ def _write(
         cfg = with_steps(cfg, [store], tell=True)
         order, tables = order_of(store.sampler, cfg, epochs), _tables(store)
         writer.total = _estimate(store, order, tables, ranks, out)
-        about = {**_about(store, cfg), "ranks": ranks, "ends": order.ends}
+        about = {
+            **_about(store, cfg), "ranks": ranks, "ends": order.ends,
+            "budgets": _budgets(store, cfg, ranks),
+        }  # fmt: skip
         writer.write_tables(tables)
         writer.write_rank(0, store, order)
     for rank in range(1, ranks):
@@ -216,6 +218,18 @@ def _about(store: OpenStore, cfg: Config) -> dict[str, Any]:
         "shapes": {name: sampler.flat_shape(name) for name in sampler.tasks},
         "sampler": {"shape": sampler.shape, "state": sampler.state_dict()},
     }  # fmt: skip
+
+
+def _budgets(store: OpenStore, cfg: Config, ranks: int) -> tuple[int, int | None]:
+    """The least `cell_budget` with which batches are made in as many parts, and the least with
+    which they are made in fewer; None: in no case."""
+    size, least = cfg.contexts // ranks, most_cells(store.sampler)
+    parts = parts_of(store.sampler, size)
+    if parts == 1:
+        return least, None
+    fewer = max(count for count in range(1, parts) if size % count == 0)
+    task = store.places[0].name
+    return least, cells_in_parts(store.sampler.store, cfg, task, fewer, ranks=ranks)
 
 
 def _estimate(

@@ -8,7 +8,8 @@ the last one that was made are those of the epochs that there are, each time in 
     then        epoch 0 shuffled  epoch 1 shuffled  cycle 1, 2, ...
 
 An order is a pure function of seed, cycle and epoch, the same on all ranks. What is shuffled are
-steps: the `accumulate` batches of a step stay together, as their contexts were levelled together.
+steps: the batches of a step, which are all parts of `accumulate` batches, stay together, as their
+contexts were levelled together.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def epoch_ends(seeds: int, contexts: int, accumulate: int, epochs: int) -> tuple
 
     Args:
         seeds: of train, of all tasks together.
-        contexts: of a batch, over all ranks.
-        accumulate: batches of a step.
+        contexts: of a batch, or of a part of one, over all ranks.
+        accumulate: of these in a step.
     """
     steps = (-(-(epoch + 1) * seeds // (contexts * accumulate)) for epoch in range(epochs))
     return tuple(accumulate * count for count in steps)
@@ -54,7 +55,7 @@ class Order:
     """Which of the batches that were made comes k-th."""
 
     ends: tuple[int, ...]  # of epochs, in batches
-    accumulate: int
+    accumulate: int  # batches of a step, all parts of them
     seed: int
 
     @property

@@ -16,6 +16,7 @@ from headwater.shared import say
 
 from confluence.config import Config
 from confluence.data.stores import OpenStore
+from confluence.data.tasks import parts_of
 from confluence.data.whole_batch import Layout
 from confluence.packs.pack import KeptBatches, in_units
 from confluence.packs.replay import Order, Replay, epoch_ends, epochs_of, positions_of
@@ -28,12 +29,14 @@ CGROUP = Path("/sys/fs/cgroup")
 def order_of(sampler: Any, cfg: Config, epochs: int | None) -> Order:
     """The order of batches of so many epochs of train; None: of as many batches as the run takes,
     in the epochs that they begin."""
-    seeds, needed = sampler.num_seeds("train"), cfg.step_count * cfg.accumulate
-    count = epochs_of(needed, seeds, cfg.batch_size) if epochs is None else epochs
-    ends = epoch_ends(seeds, cfg.batch_size, cfg.accumulate, count)
+    parts = parts_of(sampler, cfg.contexts // sampler.world_size)
+    each, contexts = cfg.accumulate * parts, cfg.contexts // parts  # batches of a step, and theirs
+    seeds, needed = sampler.num_seeds("train"), cfg.step_count * each
+    count = epochs_of(needed, seeds, contexts) if epochs is None else epochs
+    ends = epoch_ends(seeds, contexts, each, count)
     if epochs is None:
         ends = (*(end for end in ends if end < needed), needed)
-    return Order(ends=ends, accumulate=cfg.accumulate, seed=cfg.seed)
+    return Order(ends=ends, accumulate=each, seed=cfg.seed)
 
 
 def walked(sampler: Any, count: int) -> Iterator[tuple[headwater.Batch, dict[str, Any]]]:
@@ -76,17 +79,19 @@ def kept_in_memory(
 def repeats_of(stores: Sequence[OpenStore], cfg: Config) -> list[dict[str, int] | None]:
     """Of each store how many batches are made before training and repeated, in how many epochs;
     None: the run takes no batch twice. It decides what a run learns."""
-    total, needed = sum(store.weight for store in stores), cfg.step_count * cfg.accumulate
+    total = sum(store.weight for store in stores)
     found: list[dict[str, int] | None] = []
     for store in stores:
         order = None if store.made is None else store.made.order
         if cfg.prebatch is not None:
             order = _order_in_memory(store.sampler, cfg)
-        most = needed if len(stores) == 1 else math.floor(needed * store.weight / total) + 1
-        if order is None or most <= order.count:
+        if order is None:
             found.append(None)
-        else:
-            found.append({"batches": order.count, "epochs": len(order.ends)})
+            continue
+        needed = cfg.step_count * order.accumulate
+        most = needed if len(stores) == 1 else math.floor(needed * store.weight / total) + 1
+        repeats = {"batches": order.count, "epochs": len(order.ends)}
+        found.append(None if most <= order.count else repeats)
     return found
 
 

@@ -101,7 +101,7 @@ class Group:
     def sampler_options(self, cfg: Config) -> dict[str, int]:
         """For a sampler: this rank's share of the contexts of each batch."""
         cfg.check_ranks(self.size)
-        return {**self.share(), "default_batch_size": cfg.batch_size // self.size}
+        return {**self.share(), "default_batch_size": cfg.contexts // self.size}
 
     # ---- arrays ----------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from typing import Any
 import headwater
 from headwater.shared import say
 
-from confluence.config import AUTO, MEMORY_FRACTION, Config
+from confluence.config import AUTO, MEMORY_FRACTION, Config, until_measured
 from confluence.config import preset as preset_config
+from confluence.data.planned_batches import check_budget, with_batch_size
 from confluence.data.planned_steps import with_steps
 from confluence.data.stores import (
     OpenStore,
@@ -25,7 +26,7 @@ from confluence.data.tasks import TaskError
 from confluence.data.verification import verified_stores
 from confluence.folder import checkpoint
 from confluence.folder.files import build_at, check_outside, held
-from confluence.measure.sizing import check_budget, fitting_budget
+from confluence.measure.sizing import fitting_budget
 from confluence.model.patterns import attention_path
 from confluence.packs.pack import MARK, Pack, PackError
 from confluence.packs.packed_store import packed_settings, packed_store
@@ -97,16 +98,17 @@ def train(
         memory_fraction: with cell_budget="auto": the share of the memory that a step may take.
         overrides: any field of `Config`, such as `steps`. cell_budget="auto" measures what the
             memory holds (`sizing.fitting_budget`), or with `resume` keeps the run's.
+            batch_size="auto" is the most contexts whose batches stay within it.
     """
     pack = None if prebatched is None else Path(prebatched)
     measures = overrides.get("cell_budget") == AUTO
-    overrides |= {"cell_budget": None} if measures else {}
-    cfg = train_config(preset, pack, overrides)
+    cfg = train_config(preset, pack, until_measured(overrides))
     if measures:
         known = checkpoint.newest_whole(Path(out)) if resume else None
         if known is None:
+            whole = cfg.replace(cell_budget=None, batch_size=cfg.contexts)
             budget = fitting_budget(
-                cfg, listed(store or ()), listed(task or ()), verify=verify,
+                whole, listed(store or ()), listed(task or ()), verify=verify,
                 fraction=memory_fraction,
             )  # fmt: skip
         else:
@@ -164,6 +166,10 @@ def train_with(
         cfg, lambda tried: _opened(tried, lessons, out), check=check,
         trial=lambda tried, stores: _session(tried, stores, out).trial(),
     )  # fmt: skip
+    if cfg.batch_size == AUTO:
+        opened = lessons.opened or {}
+        places = find_places(opened, lessons.names or (), lessons.weights)
+        cfg = with_batch_size(cfg, opened, places, ranks=current().size)
     with _opened(cfg, lessons, out) as stores:
         report(stores)
         if current().is_first:
@@ -257,7 +263,7 @@ def _checked_record(
     """What checkpoints record of the run; raises if it cannot be trained here, or if another rank
     trains something else."""
     attention_path(cfg)
-    check_budget(cfg, stores)
+    check_budget(cfg, sum(len(store.sampler.tasks) for store in stores))
     group, made = current(), stores[0].made
     group.check_can_train()
     record = checkpoint.make_record(

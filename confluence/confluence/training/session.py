@@ -165,7 +165,7 @@ class Session:
         cfg = self.config
         log = Log(
             self.out, steps=cfg.step_count, every=cfg.log_every, losses=losses,
-            contexts_per_step=cfg.batch_size * cfg.accumulate,
+            contexts_per_step=cfg.contexts * cfg.accumulate,
             read_stats=self.stores[0].train_batches.stats,
             trackers=open_trackers(cfg.log_to, self.out, resume_step=resume_step),
             usage=UsageSampler(),
@@ -199,7 +199,7 @@ class Session:
 
     def _parts(self) -> int:
         """In how many parts the batches of a step are computed, on each rank."""
-        return parts_of(self.stores[0].sampler, self.config.batch_size // self.group.size)
+        return parts_of(self.stores[0].sampler, self.config.contexts // self.group.size)
 
     def _say_plan(self, done: int) -> None:
         """Print the plan before compiling, which takes long and prints nothing else."""
@@ -208,7 +208,7 @@ class Session:
         steps = f"{last} steps" if done == 0 else f"steps {done + 1:,} to {last}"
         say(
             f"compiling for {jax.devices()[0].device_kind}, then training {steps} of"
-            f" {cfg.batch_size * cfg.accumulate:,} contexts in '{self.out}'"
+            f" {cfg.contexts * cfg.accumulate:,} contexts in '{self.out}'"
         )
 
     def _say_caps(self, batches: Mapping[str, Mapping[str, Any]]) -> None:
@@ -229,7 +229,7 @@ class Session:
                 )
         if (parts := self._parts()) > 1:
             say(
-                f"a batch of {cfg.batch_size} contexts is computed in {parts} parts of at most"
+                f"a batch of {cfg.contexts} contexts is computed in {parts} parts of at most"
                 f" {cfg.cell_budget:,} cells (--cell-budget)"
             )
 

@@ -93,7 +93,7 @@ def synthetic_batch(
     Cells are masked beside the target where `cfg` says so.
     """
     rng = np.random.default_rng([seed, int(stype)])
-    B, S, R = cfg.batch_size, cfg.sequence_length, cfg.max_rows
+    B, S, R = cfg.contexts, cfg.sequence_length, cfg.max_rows
     U = 1 + 4 * B
     batch = _empty_batch(B, S, R, U)
     batch["text_batch_embeddings"][1:] = rng.normal(0, TEXT_WIDTH**-0.5, (U - 1, TEXT_WIDTH))

@@ -67,7 +67,7 @@ def memory_explained(cfg: Config) -> Iterator[None]:
             raise
         is_dense = attention_path(cfg) == "dense"
         raise MemoryError(
-            f"a step of {cfg.batch_size} contexts of up to {cfg.sequence_length} cells does not fit"
+            f"a step of {cfg.contexts} contexts of up to {cfg.sequence_length} cells does not fit"
             f" into the device's memory ({message.splitlines()[0]}). Less is needed with a smaller"
             " batch_size and an accumulate as many times as large, which learns the same,"
             f"{' with attention=rows,' if is_dense else ''} with a"
@@ -212,7 +212,7 @@ class StepRunner:
         self, cfg: Config, stores: Sequence[Constants], *, text_width: int, category_limit: int,
         row_shape: RowShape | None = None, group: Group = ALONE, parts: int = 1,
     ) -> None:  # fmt: skip
-        """`parts`: of a batch of `cfg.batch_size` contexts, each a batch of the stream."""
+        """`parts`: of a batch of `batch_size` contexts, each a batch of the stream."""
         sums_of = functools.partial(
             gradient_sums, cfg=cfg, category_limit=category_limit, row_shape=row_shape,
             mesh=group.mesh,

@@ -57,6 +57,15 @@ def test_steps_follow_from_cells() -> None:
     assert steps_of(store_of(10**6, a=64), store_of(10**6, a=192)) == many
 
 
+def test_all_parts_of_a_batch_of_masked_cells_count() -> None:
+    sampler = SimpleNamespace(
+        tasks=["a"], flat_shape=lambda name: {"cells": 1024}, shape={"batch_size": 8},
+        num_seeds=lambda split: 10**6,
+    )  # fmt: skip
+    store = SimpleNamespace(sampler=sampler, places=[], labels=[], weight=1.0)
+    assert steps_of(store, batch_size=32) == steps_of(store_of(10**6, a=128))
+
+
 def test_a_larger_model_takes_fewer() -> None:
     small, deep = (steps_of(store_of(10**6, a=128), layers=n) for n in (2, 4))
     assert small is not None and deep is not None and 1.8 < small / deep < 2.2

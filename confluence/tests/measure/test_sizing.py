@@ -220,10 +220,12 @@ def test_several_tasks_are_refused(shop_store: Path, tmp_path: Path) -> None:
             **SETTINGS,
             cell_budget=4096,
         )
-    with pytest.raises(ConfigError, match="does not go with batches that are made before"):
-        train(shop_store, tmp_path, cell_budget=4096, prebatch="memory")
-    with pytest.raises(ConfigError, match="does not go with batches that are made before"):
-        confluence.prebatch(shop_store, task="device", out=tmp_path / "pack", cell_budget=4096)
+    with pytest.raises(
+        ConfigError, match="cell_budget is for a run of one task, and this one has 2"
+    ):
+        confluence.prebatch(
+            shop_store, task=["device", "rating"], out=tmp_path / "pack", cell_budget=4096
+        )
     with pytest.raises(ValueError, match="'auto' is for one task of one store"):
         fitting_budget(CFG, [shop_store], ["device", "rating"])
     with pytest.raises(ValueError, match=r"memory_fraction is 1\.5, expected more than 0"):

@@ -77,7 +77,7 @@ def test_every_byte_of_a_pack_is_as_docs_say(folder: Path) -> None:
     inner = text.split('"pack": ', 1)[1][:-2]
     assert text == f'{{"checksum": "{hash64(inner.encode()):016x}",\n"pack": {inner}}}\n'
     manifest = json.loads(text)["pack"]
-    assert manifest["format"] == 2
+    assert manifest["format"] == 3
     assert manifest["layouts"] == [
         [["cells", False, "|u1", [1, 3]], ["row_ages", False, "<f4", [1, 1]],
          ["obs_time", True, "<i8", [1]]]
@@ -173,10 +173,10 @@ def test_the_damaged_batch_is_named_and_the_others_are_read(folder: Path, tmp_pa
 def test_another_format_is_refused_by_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(format_of_packs, "FORMAT", 3)
+    monkeypatch.setattr(format_of_packs, "FORMAT", 4)
     folder = write_pack(tmp_path / "pack")
     monkeypatch.undo()
-    with pytest.raises(PackError, match="is a pack of format 3, this version reads format 2"):
+    with pytest.raises(PackError, match="is a pack of format 4, this version reads format 3"):
         Pack.open(folder)
 
 

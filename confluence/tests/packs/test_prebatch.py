@@ -200,7 +200,7 @@ OTHERS: dict[str, Any] = {
     "label_rows": 2, "peer_labels": 0, "context_labels": "none", "staleness": None,
     "cell_dropout": 0.2, "visible_until": "2025-01-01", "objective": "masked_cells",
     "mask_ratio": 0.3, "max_targets_per_type": 3, "auxiliary_weight": 0.0,
-    "cell_budget": 4096,
+    "cell_budget": 3,
 }  # fmt: skip
 NEEDED = {  # with some of them
     "train_on_val": {"eval_every": 0},
@@ -222,7 +222,8 @@ def test_a_pack_that_does_not_fit_is_refused_with_both_values(name: str, pack: P
 def test_every_setting_that_a_sampler_is_opened_with_is_compared(shop_store: Path) -> None:
     assert {*OTHERS} == {*BATCH_SETTINGS, *MASK_SETTINGS, "auxiliary_weight"} - {"seed_tables"}
 
-    read, names = set(), {"hop_limit": "max_hops", "label_row_limit": "label_rows"}
+    read = set()
+    names = {"hop_limit": "max_hops", "label_row_limit": "label_rows", "contexts": "batch_size"}
 
     class Watched(Config):
         def __getattribute__(self, name: str) -> Any:
@@ -540,6 +541,8 @@ def test_batches_that_do_not_fit_into_memory_are_refused_before(
 
 def test_a_pack_has_the_batches_that_the_run_takes_or_whole_epochs() -> None:
     class Seeds:
+        world_size, shape = 1, {"batch_size": 4}
+
         def num_seeds(self, split: str) -> int:
             return {"train": 9}[split]
 
