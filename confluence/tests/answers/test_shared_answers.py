@@ -136,6 +136,7 @@ def test_three_ranks_answer_as_one_process_does(runs: list[Path], tmp_path: Path
     assert not (tmp_path / "three" / "no such folder").exists()
 
 
+@pytest.mark.release
 def test_the_commands_start_ranks(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -189,6 +189,7 @@ confluence.training.step_counter.RankLog.report = report_and_ask
 """
 
 
+@pytest.mark.release
 def test_a_signal_to_one_rank_stops_all_at_one_step_and_one_process_goes_on(
     shop_store: Path, other_store: Path, tmp_path: Path
 ) -> None:
@@ -244,6 +245,7 @@ guard.SAMPLE, context_choice.LEAST_LABELS, val_scores.LEAST_SCORED = 15, 5, 5
 """
 
 
+@pytest.mark.release
 def test_ranks_choose_hops_and_weights_as_one_process_does(
     shop_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

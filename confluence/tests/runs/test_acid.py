@@ -197,6 +197,7 @@ def test_the_model_knows_which_side_is_the_stronger_one(
     assert np.mean(sums) == pytest.approx(1.0, abs=0.03 + draw.slack)
 
 
+@pytest.mark.release
 def test_without_the_names_of_keys_it_does_not(
     duels: Duels, draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +249,7 @@ def test_the_model_knows_a_number_three_joins_away(far: Path, draw: Draw, tmp_pa
     assert auroc(learned(far, tmp_path / "run", FAR)) >= 0.9 - draw.slack
 
 
+@pytest.mark.release
 def test_without_the_readout_it_does_not(
     far: Path, draw: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,7 @@ def test_two_tasks_of_a_store_are_trained_by_weight_and_have_results_of_their_ow
     assert [result["task"] for result in results] == ["churn", "rating"]
 
 
+@pytest.mark.release
 def test_two_stores_train_one_model_and_a_run_of_them_goes_on(
     shop_store: Path, other_store: Path, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_the_batches_of_a_task(shop_store: Path, tmp_path: Path, beats: Beats) -
     assert beats.evaluations == [val, val]
 
 
+@pytest.mark.release
 def test_the_batches_of_masked_cells(shop_store: Path, tmp_path: Path, beats: Beats) -> None:
     pretrain(shop_store, out=tmp_path / "run", seed_tables=("reviews", "orders"), **TINY)
     found = beats.evaluations

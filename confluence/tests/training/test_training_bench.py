@@ -27,6 +27,7 @@ SMALL = {
 }  # fmt: skip
 
 
+@pytest.mark.release
 def test_one_line_says_what_the_log_says(
     bench: Any, shop_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -76,6 +76,7 @@ def metadata() -> dict[str, object]:
     }
 
 
+@pytest.mark.release
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 def test_a_database_four_times_the_limit_builds_within_it(tmp_path: Path) -> None:
     source = tmp_path / "source"
