@@ -91,9 +91,9 @@ def main() -> None:
         "store": Path(options.store).name, "task": options.task, "settings": settings,
         "seconds": time.perf_counter() - started,
         "configurations": [told(row) for row in result["configurations"] if "failed" not in row],
-        "advice": result["advice"],
+        "advice": result["advice"], "too_busy": result["too_busy"],
     }  # fmt: skip
-    if options.follow:
+    if options.follow and result["too_busy"] is None:
         usual = {"preset": options.preset, "save_every": 0}
         after = {**usual, **result["settings"]}
         found["followed"] = follow(

@@ -168,24 +168,23 @@ def _memory_of(cfg: Config, store: str | Path, task: str) -> dict[str, Any] | st
 
 
 def too_busy(rows: Sequence[Row]) -> str | None:
-    """Why nothing can be advised: what was measured is of a machine that did something else; None
-    if it is not."""
+    """Why nothing can be advised: the machine did something else meanwhile; None if it did not."""
     for row in rows:
         if "failed" in row:
             continue
-        live = row["live"]
-        shortest, longest = min(live["turns"]), max(live["turns"])
-        had = live["cpu_seconds"] / live["seconds"]
-        if row["cores"] is not None and had < LEAST_CORES:
-            what = f"the process had {had:.1f} of {row['cores']} cores"
-        elif longest > UNSTEADY * shortest:
-            what = f"a step took {_ms(shortest)} in one turn and {_ms(longest)} in another"
-        else:
-            continue
-        return (
-            f"this machine is too busy to advise: in the steps of {_title(row)} {what}. Run the"
-            " command again when nothing else runs"
-        )
+        for steps in (row["live"], row["packed"]):
+            shortest, longest = min(steps["turns"]), max(steps["turns"])
+            had = steps["cpu_seconds"] / steps["seconds"]
+            if row["cores"] is not None and had < LEAST_CORES:
+                what = f"the process had {had:.1f} of {row['cores']} cores"
+            elif longest > UNSTEADY * shortest:
+                what = f"a step took {_ms(shortest)} in one turn and {_ms(longest)} in another"
+            else:
+                continue
+            return (
+                f"this machine is too busy to advise: in the steps of {_title(row)} {what}. Run"
+                " the command again when nothing else runs, or with more than half a core"
+            )
     return None
 
 
@@ -283,7 +282,7 @@ def _about_budget(rows: Sequence[Row], chosen: Row, memory: Mapping[str, Any] | 
             f"{memory['memory']}, {memory['fraction']:.0%} of {in_units(memory['limit_bytes'])},"
             f" holds about {memory['contexts']:,} contexts, and a batch has {chosen['contexts']:,}"
         )
-        budget = memory["budget"] if chosen["cells"] > memory["budget"] else None
+        budget = memory["budget"] if chosen["contexts"] > memory["contexts"] else None
     own = [row for row in rows if row["preset"] == chosen["preset"] and "failed" not in row]
     for row in own:
         if row["cells"] < chosen["cells"]:
@@ -373,20 +372,20 @@ def _parts_row(row: Row) -> list[str]:
         *(_number(row["sample"]["seconds"]), _number(put), f"{sent / put:,.0f}"),
         *(_number(row["host"]["seconds"]), _number(row["step"]["seconds"])),
         *(_number(row["overlap_seconds"]), _number(predicted), _number(measured)),
-        f"{_number(min(row['live']['turns']))} to {_number(max(row['live']['turns']))}",
+        _turns(row["live"]),
         f"{predicted / measured - 1:+.0%}", f"{row['predicted_utilization']:.0%}",
         _busy(row["live"]), row["bound_by"],
     ]  # fmt: skip
 
 
 _PACKED_TITLE = "live against packed: batches as they are made, and kept in memory"
-_PACKED = ["", "step, live", "packed", "busy, live", "packed", "CPU, live", "packed"]
+_PACKED = ["", "step, live", "packed", "its turns", "busy, live", "packed", "CPU, live", "packed"]
 
 
 def _packed_row(row: Row) -> list[str]:
     both = [row["live"], row["packed"]]
     return [
-        _title(row), *(_number(own["seconds"]) for own in both),
+        _title(row), *(_number(own["seconds"]) for own in both), _turns(row["packed"]),
         *(_busy(own) for own in both),
         *(_number(own["cpu_seconds"]) for own in both),
     ]  # fmt: skip
@@ -408,6 +407,11 @@ def _figures_row(row: Row) -> list[str]:
         str(datetime.timedelta(seconds=round(usage["wall_seconds"]))),
         f"{usage['samples']}{few}",
     ]  # fmt: skip
+
+
+def _turns(steps: Mapping[str, Any]) -> str:
+    """Of the turns in which steps were taken the shortest and the longest."""
+    return f"{_number(min(steps['turns']))} to {_number(max(steps['turns']))}"
 
 
 def _busy(steps: Mapping[str, Any]) -> str:

@@ -11,9 +11,15 @@ from typing import Any
 
 from confluence.training.kept_memory import keep_memory
 
+OF_MEMORY = ("RESOURCE_EXHAUSTED", "out of memory", "cannot allocate", "Unable to allocate")
+
 
 class OwnProcessError(RuntimeError):
     """A process ended without an answer; the message is the last that it printed."""
+
+
+class OutOfMemoryError(OwnProcessError):
+    """The system ended it, as it does if memory ends, or it had no more."""
 
 
 def ask_process(module: str, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,7 +30,9 @@ def ask_process(module: str, question: Mapping[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
-        raise OwnProcessError(lines[-1] if lines else f"exit code {done.returncode}")
+        message = lines[-1] if lines else f"exit code {done.returncode}"
+        is_of_memory = done.returncode < 0 or any(word in message for word in OF_MEMORY)
+        raise (OutOfMemoryError if is_of_memory else OwnProcessError)(message)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

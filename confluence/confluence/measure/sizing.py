@@ -7,10 +7,10 @@ The memory of a step grows with the cells that it computes, padding included: wh
 (parameters, optimizer, tables, program) and what a cell takes follow from two points. n is the
 batch of the settings; the memory of smaller ones hides in what compiling has left. Each measurement
 has a process of its own, so that nothing of another is in it. Two of one size differ by the noise.
-If the points are not ten times that apart, sizes go up; if the second may not fit, they go down. Of
-a device the peak is what JAX says, of a processor the most resident memory since the step was
-compiled. Where neither can be read, and where the line fails its check, nothing is guessed. The
-method is seed 002's probe of two points.
+If the points are not ten times that apart, sizes go up, twice at most; if the second may not fit,
+they go down. On a device JAX reports the peak; on a processor it is the most resident memory during
+a step, the median of some. If neither can be read, or if the line fails its check, nothing is
+guessed. The method is seed 002's probe of two points.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import gc
-import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -39,7 +38,13 @@ from confluence.data.stores import (
 )
 from confluence.data.tasks import device_tables
 from confluence.data.verification import open_store, verified_stores
-from confluence.measure.own_process import OwnProcessError, answer_question, ask_process
+from confluence.measure.own_process import (
+    OutOfMemoryError,
+    OwnProcessError,
+    answer_question,
+    ask_process,
+)
+from confluence.packs.walk import MEMORY_SHARE, available_memory
 from confluence.ranks.group import current
 from confluence.training.step import Constants, Feed, StepRunner, first_state
 
@@ -49,7 +54,9 @@ FIRST, RATIO = 4, 16  # the first point is so many batches, the second so many t
 STRIDE = 4  # by which sizes go up and down, and times the first point the check
 REPEATS = 2  # of each of the two points
 CLEAR = 10  # times their noise, that two points are apart at least
-WITHIN = 0.1  # of what is measured, that the line is off at its check
+MOST_UP = 2  # times that they go up
+WITHIN = 0.1  # of how far the points are apart, that the line is off at its check; by a parabola
+# what cells take beyond the points is then off by an eighth
 GRAIN = 64  # cells; a budget is a multiple
 DIGITS = 2  # of the number of contexts
 STATUS, REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -60,9 +67,13 @@ class SizingError(ValueError):
     """The memory of a step cannot be measured, or no step fits."""
 
 
+class TooLargeError(SizingError):
+    """The memory does not hold a step of this size."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Point:
-    """What one size of batches takes."""
+    """The memory that one size of batches takes."""
 
     contexts: int
     cells: int  # N, computed at once
@@ -115,56 +126,61 @@ class Sizing:
         return self.fixed_bytes + self.bytes_per_cell * cells
 
     def contexts(self) -> int:
-        """The most contexts of a step that fit, rounded down to two digits.
+        """About how many contexts of a step fit, to two digits; raises as `budget`."""
+        contexts = self._held() / self._cells_of_context
+        grain: int = 10 ** max(0, len(str(int(contexts))) - DIGITS)
+        return round(contexts / grain) * grain
+
+    def budget(self) -> int:
+        """The most cells that fit, in multiples of GRAIN.
 
         Raises:
-            SizingError: the line says nothing of other sizes, or not even one context fits.
+            SizingError: the line does not hold, or not even one context fits.
         """
+        return max(GRAIN, int(self._held()) // GRAIN * GRAIN)
+
+    def _held(self) -> float:
+        """The cells that fit."""
         if self.check is None or not self.is_clear:
             raise SizingError(
                 f"{self._points()}: the points are not {CLEAR} times as far apart as measurements"
-                f" of one size ({self.noise_bytes / 1e6:,.1f} MB), so nothing is known of larger"
-                " ones; give --cell-budget a number"
+                f" of one size ({self.noise_bytes / 1e6:,.1f} MB), so larger sizes cannot be"
+                " predicted; give --cell-budget a number"
             )
-        off = self._off_by(self.check)
-        if abs(off) > WITHIN:
+        first, second = self.points
+        off, apart = self._off_by(self.check), second.peak_bytes - first.peak_bytes
+        if abs(off) > WITHIN * apart:
             raise SizingError(
-                f"{self._points()}, and their line is {off:+.1%} off {self.check}: more than"
-                f" {WITHIN:.0%}, so nothing is known of larger ones; give --cell-budget a"
-                " number"
+                f"{self._points()}, and their line is {off / 1e6:+,.0f} MB off {self.check}: more"
+                f" than {WITHIN:.0%} of the {_mb(apart)} between them, so larger sizes cannot be"
+                " predicted; give --cell-budget a number"
             )
         cells = (self.fraction * self.limit_bytes - self.fixed_bytes) / self.bytes_per_cell
-        contexts = int(cells / self._cells_of_context)
-        if contexts < 1:
+        if cells < self._cells_of_context:
             raise SizingError(
                 f"{self._points()}: {self.fraction:.0%} of {_mb(self.limit_bytes)} hold no context;"
                 " give a smaller model, or a larger --memory-fraction"
             )
-        grain: int = 10 ** max(0, len(str(contexts)) - DIGITS)
-        return contexts // grain * grain
-
-    def budget(self) -> int:
-        """The cells of so many contexts, in multiples of GRAIN."""
-        return math.ceil(self.contexts() * self._cells_of_context / GRAIN) * GRAIN
+        return cells
 
     @property
     def _cells_of_context(self) -> float:
         return self.points[1].cells / self.points[1].contexts
 
     def _off_by(self, point: Point) -> float:
-        """By what share of what was measured the line is too high."""
-        return self.predict(point.cells) / point.peak_bytes - 1
+        """By how many bytes the line is too high."""
+        return self.predict(point.cells) - point.peak_bytes
 
     def _points(self) -> str:
         return f"a step takes {self.points[0]}, {self.points[1]} ({self.memory})"
 
     def describe(self) -> list[str]:
-        """The points and the prediction, for people."""
+        """What follows from the points, for people; `measure` prints the points."""
         contexts, budget = self.contexts(), self.budget()
         assert self.check is not None
         return [
-            self._points(),
-            f"their line is {self._off_by(self.check):+.1%} off {self.check}",
+            f"the line of two sizes is {self._off_by(self.check) / 1e6:+,.0f} MB off the third, by"
+            f" {self.memory}",
             f"{self.fraction:.0%} of {_mb(self.limit_bytes)} hold about {contexts:,} contexts: a"
             f" step computes at most {budget:,} cells at once",
         ]
@@ -186,7 +202,7 @@ def fitting_budget(
     cfg: Config, stores: Sequence[Any], tasks: Sequence[Any], *, verify: str = "once",
     fraction: float = MEMORY_FRACTION,
 ) -> int:  # fmt: skip
-    """The largest `cell_budget` with which the steps of a run fit into the memory; says why.
+    """The largest `cell_budget` with which the steps of a run fit into the memory; prints why.
 
     Args:
         stores, tasks: one of each.
@@ -240,8 +256,9 @@ def measure(cfg: Config, store: str, task: str, fraction: float = MEMORY_FRACTIO
 
     def may_not_fit(contexts: int, known: Point) -> bool:
         """Whether so many contexts may not: they take no more than in proportion to fewer."""
-        limit = fraction * int(answers[known.contexts]["limit_bytes"])
-        return known.peak_bytes * contexts / known.contexts > limit
+        answer = answers[known.contexts]
+        room = min(fraction * int(answer["limit_bytes"]), int(answer["free_bytes"]))
+        return known.peak_bytes * contexts / known.contexts > room
 
     size, found = FIRST * cfg.contexts, None
     while found is None:
@@ -249,12 +266,14 @@ def measure(cfg: Config, store: str, task: str, fraction: float = MEMORY_FRACTIO
             first = point(size)
             if size < STRIDE or not may_not_fit(RATIO * size, first):
                 found = line(first, point(RATIO * size))
-        except SizingError:
+        except TooLargeError:
             if size < STRIDE:
                 raise
         size //= STRIDE
     first, second = found.points
-    while not found.is_clear and not may_not_fit(STRIDE * second.contexts, second):
+    for _ in range(MOST_UP):
+        if found.is_clear or may_not_fit(STRIDE * second.contexts, second):
+            break
         first, second = (point(STRIDE * known.contexts) for known in (first, second))
         found = line(first, second)
     if not found.is_clear:
@@ -268,7 +287,8 @@ def _ask(cfg: Config, store: str, task: str) -> Mapping[str, Any]:
     try:
         return ask_process(__name__, question)
     except OwnProcessError as error:
-        raise SizingError(
+        kind = TooLargeError if isinstance(error, OutOfMemoryError) else SizingError
+        raise kind(
             f"a step of {cfg.contexts} contexts could not be measured: {error}; give"
             " --cell-budget a number"
         ) from error
@@ -278,7 +298,11 @@ def _ask(cfg: Config, store: str, task: str) -> Mapping[str, Any]:
 
 
 def step_peak(settings: Mapping[str, Any], store: str, task: str) -> dict[str, Any]:
-    """Run some steps, and say how much memory one took: cells, peak_bytes, limit_bytes, memory."""
+    """Run some steps, and say how much memory one took: cells, peak_bytes, limit_bytes, memory, and
+    free_bytes, which steps may take here at present."""
+    limit_bytes = read_peak()["limit_bytes"]  # raises before anything is done
+    on_cpu = jax.default_backend() == "cpu"
+    free_bytes = int(MEMORY_SHARE * available_memory()) if on_cpu else limit_bytes
     cfg = kept_config(settings)
     known = {store: open_store(store)}
     with open_stores(known, find_places(known, [task]), cfg) as stores:
@@ -302,7 +326,9 @@ def step_peak(settings: Mapping[str, Any], store: str, task: str) -> dict[str, A
             found.append(read_peak())
             time.sleep(SETTLING_SECONDS)
         peaks = sorted(one["peak_bytes"] for one in found[1:])
-        return {"cells": cells, **found[-1], "peak_bytes": peaks[STEPS // 2]}
+        return {
+            "cells": cells, **found[-1], "peak_bytes": peaks[STEPS // 2], "free_bytes": free_bytes
+        }  # fmt: skip
 
 
 def reset_peak() -> None:

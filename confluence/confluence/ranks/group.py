@@ -101,7 +101,8 @@ class Group:
     def sampler_options(self, cfg: Config) -> dict[str, int]:
         """For a sampler: this rank's share of the contexts of each batch."""
         cfg.check_ranks(self.size)
-        return {**self.share(), "default_batch_size": cfg.contexts // self.size}
+        each = max(1, cfg.contexts // self.size)  # 0 of `Config.contexts` that are not chosen yet
+        return {**self.share(), "default_batch_size": each}
 
     # ---- arrays ----------------------------------------------------------------------------
 

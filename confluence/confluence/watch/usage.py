@@ -51,7 +51,7 @@ LONG_WAIT = 0.05  # share of the time, in which the next batch was not there
 SHOWN = 0.01  # share of the time below which nothing is printed of what the host did
 LEFT_OUT = ("evaluate", "save")  # what `StepMeter` leaves out
 DOING = {  # in words, what the thread that trains does in spans of these names
-    "fetch": "getting batches", "put": "putting them on the device", "start": "starting steps",
+    "fetch": "getting batches", "put": "putting batches on the device", "start": "starting steps",
     "evaluate": "evaluating", "save": "saving",
 }  # fmt: skip
 
@@ -69,8 +69,8 @@ class Usage:
     memory_median_bytes: int
     memory_median_share: float  # of what the device has, or the machine
     wall_seconds: float  # from when the run was opened, compiling and evaluations included
-    # What the thread that trains did, by the names of `DOING`; of the time since the first step,
-    # without evaluating and saving if the source is "steps".
+    # By the names of `DOING`, the shares of the time since the first step in which the thread that
+    # trains did that; evaluating and saving are left out if the source is "steps".
     host_shares: Mapping[str, float]
 
     def to_dict(self) -> dict[str, Any]:
@@ -124,21 +124,23 @@ class UsageSampler(Observer):
         self._meter.dispatched(result)
         if self._thread is None:
             self._load_at = self._watched_from = self._clock()
+            self._within = 0.0  # what was before, such as compiling, does not count
             self._processor_seconds = time.process_time()
             self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
             self._thread.start()
 
     @contextlib.contextmanager
     def span(self, name: str, **attributes: int) -> Iterator[None]:
-        """Within it the loop does what the name says."""
+        """Within it the loop does something of this name."""
         began, outer, self._within = self._clock(), self._within, 0.0
         try:
             yield
         finally:
-            took = self._clock() - began
+            now = self._clock()
             if self._thread is not None:
-                self._host[name] += took - self._within  # type: ignore[assignment]
-            self._within = outer + took
+                watched = now - max(began, self._watched_from)
+                self._host[name] += watched - self._within  # type: ignore[assignment]
+            self._within = outer + now - began
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
@@ -246,10 +248,9 @@ class UsageSampler(Observer):
 
     def _host_shares(self) -> dict[str, float]:
         skipped = LEFT_OUT if self._meter.source == STEPS else ()
-        seconds = self._clock() - self._watched_from - sum(self._host[name] for name in skipped)
-        return {
-            name: took / seconds for name, took in self._host.items() if name not in skipped
-        }  # fmt: skip
+        host = dict(self._host)  # the thread that trains may add to it
+        seconds = self._clock() - self._watched_from - sum(host.get(name, 0.0) for name in skipped)
+        return {name: took / seconds for name, took in host.items() if name not in skipped}
 
 
 def figures_of(
@@ -304,10 +305,10 @@ def host_warning(usage: Usage, wait_share: float) -> str | None:
     if usage.samples < LEAST_SAMPLES or usage.utilization_mean >= least:
         return None
     shares = sorted(usage.host_shares.items(), key=lambda item: -item[1])
-    spent = [f"{share:.0%} {DOING[name]}" for name, share in shares if share >= SHOWN]
+    spent = [f"{share:.0%} {DOING.get(name, name)}" for name, share in shares if share >= SHOWN]
     said = [
         f"the device is done before the host: it was busy {usage.utilization_mean:.0%} of the time,"
-        f" and the host spent {', '.join(spent) or 'its time outside of the loop'}."
+        f" and the host spent {', '.join(spent) or 'none of it in a measured part of the loop'}."
     ]
     if waits:
         said.append(

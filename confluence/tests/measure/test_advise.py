@@ -196,15 +196,16 @@ def test_batches_are_made_before_where_that_is_faster_in_all() -> None:
 def test_nothing_is_advised_of_a_machine_that_is_busy_with_something_else() -> None:
     def taking(turns: list[float], cpu_seconds: float = 0.015, **more: Any) -> dict[str, Any]:
         live = {"seconds": 0.010, "cpu_seconds": cpu_seconds, "usage": None, "turns": turns}
-        return row(live=live, **more)
+        return row(**{"live": live, **more})
 
     broken = {"preset": "laptop", "parts": 1, "failed": "exit code -9"}
     assert advising.too_busy([taking([0.008, 0.016]), broken]) is None
     said = advising.too_busy([broken, row(), taking([0.0088, 0.012, 0.294], parts=4)])
     assert said is not None
     assert "steps of small in 4 parts a step took 8.80 ms in one turn and 294 ms in another" in said
-    # A tenth of a core, as of a container: all turns are alike, and the step is always unfinished.
+    assert advising.too_busy([row(packed={**row()["packed"], "turns": [0.004, 0.009]})])
     assert advising.too_busy([taking([0.010, 0.010], cpu_seconds=0.005)]) is None
+    # A tenth of a core, as of a container: all turns are alike, and the step is always unfinished.
     said = advising.too_busy([taking([0.010, 0.010], cpu_seconds=0.001)])
     assert said is not None and "the process had 0.1 of 2 cores" in said
     # A device of its own computes, and the process waits for it.
@@ -240,7 +241,7 @@ def test_batches_are_made_before_within_a_budget_if_that_was_measured() -> None:
     assert (found["budget"][0], found["batches"][0]) == ({"cell_budget": 704}, {})
     assert "600 steps take 4.8 s with live batches, 6.0 s with 1,200" in found["batches"][1]
     # Memory ends before a batch does: nothing was measured within that budget.
-    found = advised(row(packed=fast), memory={**ROOMY, "budget": 2048})
+    found = advised(row(packed=fast), memory={**ROOMY, "budget": 2048, "contexts": 24})
     assert found["budget"][0] == {"cell_budget": 2048}
     assert found["batches"] == (
         {},

@@ -344,8 +344,8 @@ def test_a_device_that_no_batch_kept_waiting_is_warned_of_with_what_the_host_did
     said = host_warning(SEEN, wait_share=0.04)
     assert said is not None
     assert (
-        "busy 27% of the time, and the host spent 41% starting steps, 12% putting them on the"
-        " device, 4% getting batches. A larger batch_size or a larger model" in said
+        "busy 27% of the time, and the host spent 41% starting steps, 12% putting batches on"
+        " the device, 4% getting batches. A larger batch_size or a larger model" in said
     )
     saves = host_warning(
         with_figures(host_shares={"start": 0.2, "evaluate": 0.3, "save": 0.4}), wait_share=0.0
@@ -362,10 +362,11 @@ def test_what_the_host_did_is_measured_in_spans_without_those_within_them() -> N
         meter.source = source
         sampler = ByHand(world, meter)
         with sampler.span("start"):
+            with sampler.span("fetch"):
+                world.spend(10.0)
             world.spend(100.0)  # compiles
-        sampler.dispatched(world.work(1e9))
-        with sampler.span("start"):
-            world.spend(1.0)
+            sampler.dispatched(world.work(1e9))
+            world.spend(1.0)  # a step of several batches goes on
             with sampler.span("fetch"):
                 world.spend(1.0)
             world.spend(2.0)

@@ -297,20 +297,22 @@ static hw_status share_among_tasks(struct hwi_plan *plan, hw_error *error) {
     hw_status status = streams == NULL || steps == NULL || passes == NULL
                            ? hwi_no_memory(error, "the sizes of batches", count * sizeof *passes)
                            : HW_OK;
-    size_t pass_count = 0;
+    size_t stream_count = 0, pass_count = 0; /* of tasks with train seeds; of all */
     for (uint32_t t = 0; t < count && status == HW_OK; t++) {
         struct hwi_flat_task *flat = &plan->flat[t];
         hw_flat_shape *shape = &flat->shape;
-        streams[t] = (struct size){&shape->cells, &shape->rows};
-        steps[t] = (struct size){&flat->step_cells, &flat->step_rows};
+        if (flat->step_cells > 0) {
+            streams[stream_count] = (struct size){&shape->cells, &shape->rows};
+            steps[stream_count++] = (struct size){&flat->step_cells, &flat->step_rows};
+        }
         for (int split = 0; split < HW_SPLIT_COUNT; split++) {
             passes[pass_count++] =
                 (struct size){&shape->pass_cells[split], &shape->pass_rows[split]};
         }
     }
     if (status == HW_OK) {
-        share_sizes(streams, count, ALIKE_PERCENT);
-        share_sizes(steps, count, ALIKE_PERCENT);
+        share_sizes(streams, stream_count, ALIKE_PERCENT);
+        share_sizes(steps, stream_count, ALIKE_PERCENT);
         share_sizes(passes, pass_count, PASSES_ALIKE_PERCENT);
     }
     free(streams);

@@ -183,8 +183,8 @@ impl SeedPool {
         self.keep(rank, world, u32::MAX)
     }
 
-    /// Has of each task's seeds (together, of all), in stored order, those numbered `first`, `first + step`, ..., at
-    /// most `most`, for all epochs, and begins anew. Another call starts from all seeds again.
+    /// Has of each task's seeds (together, of all), in stored order, those numbered `first`,
+    /// `first + step`, ..., at most `most`, for all epochs, and begins anew. Another call starts from all seeds again.
     pub fn keep(&mut self, first: u32, step: u32, most: u32) -> Result<()> {
         ffi::pool_keep(&mut self.pool, first, step, most)?;
         (self.ranks[1], self.most) = ((first, step), most);
