@@ -410,7 +410,7 @@ def _figures_row(row: Row) -> list[str]:
 
 
 def _turns(steps: Mapping[str, Any]) -> str:
-    """Of the turns in which steps were taken the shortest and the longest."""
+    """A step of the shortest turn and of the longest."""
     return f"{_number(min(steps['turns']))} to {_number(max(steps['turns']))}"
 
 

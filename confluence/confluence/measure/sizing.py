@@ -3,8 +3,8 @@
     4 n contexts, twice  ─┐
     64 n contexts, twice ─┴► a line, clear of its noise ──► checked at 16 n ──► what the limit holds
 
-The memory of a step grows with the cells that it computes, padding included: what is fixed
-(parameters, optimizer, tables, program) and what a cell takes follow from two points. n is the
+The memory of a step grows with the cells that it computes, padding included: the fixed part
+(parameters, optimizer, tables, program) and the part of a cell follow from two points. n is the
 batch of the settings; the memory of smaller ones hides in what compiling has left. Each measurement
 has a process of its own, so that nothing of another is in it. Two of one size differ by the noise.
 If the points are not ten times that apart, sizes go up, twice at most; if the second may not fit,

@@ -124,7 +124,7 @@ class UsageSampler(Observer):
         self._meter.dispatched(result)
         if self._thread is None:
             self._load_at = self._watched_from = self._clock()
-            self._within = 0.0  # what was before, such as compiling, does not count
+            self._within = 0.0  # compiling, which was before, does not count
             self._processor_seconds = time.process_time()
             self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
             self._thread.start()

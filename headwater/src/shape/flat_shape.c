@@ -297,7 +297,7 @@ static hw_status share_among_tasks(struct hwi_plan *plan, hw_error *error) {
     hw_status status = streams == NULL || steps == NULL || passes == NULL
                            ? hwi_no_memory(error, "the sizes of batches", count * sizeof *passes)
                            : HW_OK;
-    size_t stream_count = 0, pass_count = 0; /* of tasks with train seeds; of all */
+    size_t stream_count = 0, pass_count = 0; /* only tasks with train seeds have streams */
     for (uint32_t t = 0; t < count && status == HW_OK; t++) {
         struct hwi_flat_task *flat = &plan->flat[t];
         hw_flat_shape *shape = &flat->shape;

@@ -189,9 +189,9 @@ class Loader:
         puts on a device or sharding of JAX. A pool serves one of the two at a time.
 
         It stays one batch ahead on the device: the copy of the next batch has been started when a
-        batch is handed out, for which it waits until that one is made. It drops the copy when an
-        iterator is left early or the sampler shuts down, and at the next call if the pool was
-        moved.
+        batch is handed out, for which it waits until that one is made; behind the last one of an
+        epoch that is the first of the next. It drops the copy when an iterator is left early or the
+        sampler shuts down, and at the next call if the pool was moved.
         """
         jax: Any = importlib.import_module("jax")
         if not isinstance(device, jax.Device | jax.sharding.Sharding):
