@@ -366,7 +366,7 @@ def test_what_the_host_did_is_measured_in_spans_without_those_within_them() -> N
                 world.spend(10.0)
             world.spend(100.0)  # compiles
             sampler.dispatched(world.work(1e9))
-            world.spend(1.0)  # a step of several batches goes on
+            world.spend(1.0)  # the rest of a step of several batches
             with sampler.span("fetch"):
                 world.spend(1.0)
             world.spend(2.0)

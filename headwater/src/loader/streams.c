@@ -233,24 +233,26 @@ hw_status hw_pass_open_seeds(hw_sampler *sampler, uint32_t task, const uint32_t 
     return open_pass(sampler, status, &plan, 0, pass, error);
 }
 
-hw_status hw_pass_open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
-                              const uint32_t *epochs, uint32_t count, hw_pass **pass,
-                              hw_error *error) {
+static hw_status open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
+                             const uint32_t *epochs, uint32_t count, int is_levelled,
+                             hw_pass **pass, hw_error *error) {
     HW_TRY(hwi_sampler_check_process(sampler, error));
     struct hwi_pass_plan plan = {0};
     hw_status status =
         hwi_pass_plan_chosen(sampler->plan, task, seeds, epochs, count, &plan, error);
-    return open_pass(sampler, status, &plan, 0, pass, error);
+    return open_pass(sampler, status, &plan, is_levelled, pass, error);
+}
+
+hw_status hw_pass_open_chosen(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
+                              const uint32_t *epochs, uint32_t count, hw_pass **pass,
+                              hw_error *error) {
+    return open_chosen(sampler, task, seeds, epochs, count, 0, pass, error);
 }
 
 hw_status hw_pass_open_levelled(hw_sampler *sampler, uint32_t task, const uint32_t *seeds,
                                 const uint32_t *epochs, uint32_t count, hw_pass **pass,
                                 hw_error *error) {
-    HW_TRY(hwi_sampler_check_process(sampler, error));
-    struct hwi_pass_plan plan = {0};
-    hw_status status =
-        hwi_pass_plan_chosen(sampler->plan, task, seeds, epochs, count, &plan, error);
-    return open_pass(sampler, status, &plan, 1, pass, error);
+    return open_chosen(sampler, task, seeds, epochs, count, 1, pass, error);
 }
 
 uint64_t hw_pass_batch_count(const hw_pass *pass) {
