@@ -130,7 +130,9 @@ class Config:
         "auto", "auto: bfloat16 on GPU, else float32", words=("auto", "float32", "bfloat16")
     )
     attention: str = _expert(
-        "auto", "of equal paths; auto: the fastest", words=("auto", "compiled", "rows", "dense")
+        "auto",
+        "of equal paths; auto: the fastest",
+        words=("auto", "compiled", "rows", "fused", "dense"),
     )
     identifier_cells: str = _expert(
         "none", "which keys become cells", words=("all", "foreign_keys", "none")

@@ -97,6 +97,11 @@ def adjacency_of(parents: Array) -> Array:
     return jnp.zeros((batch, rows, rows), jnp.uint8).at[b, i, parents].set(1, mode="drop")
 
 
+def scale_of(key_count: Array, temperature: Array) -> Array:
+    """τ·log(1 + number of keys) of queries, cut to ±40. [Q], [H] → [Q,H] float32"""
+    return jnp.clip(temperature * jnp.log1p(key_count)[:, None], -LOGIT_LIMIT, LOGIT_LIMIT)
+
+
 def query_scale(mask: Array, temperature: Array) -> Array:
     """τ_h·log(1 + number of keys) of each query, cut to ±40. [B,Q,S], [H] → [B,H,Q] float32."""
     key_count = jnp.sum(mask, axis=-1, dtype=jnp.float32)  # [B,Q]

@@ -2,6 +2,7 @@
 
     compiled   the C library, context by context; on a processor
     rows       row_attention.py, over all contexts at once; anywhere
+    fused      fused_attention.py, kernels that skip what cannot be seen; on a GPU
     dense      attention.py under masks, each context in a window of its own; the definition, for
                tests and small batches
 
@@ -20,7 +21,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from confluence.config import Config, ConfigError
-from confluence.model import attention, compiled_attention, row_attention
+from confluence.model import (
+    attention,
+    compiled_attention,
+    fused_attention,
+    row_attention,
+    sight,
+)
 from confluence.model.attention import EdgeVectors, KeyVectors
 from confluence.model.cells import Cells, Contexts, at_targets, shares_of_slots
 from confluence.model.gather import arrange
@@ -52,13 +59,19 @@ def attention_path(cfg: Config) -> str:
     return "compiled" if can_compile else "rows"
 
 
-def make_patterns(cells: Cells, cfg: Config, row_shape: RowShape | None) -> Patterns:
-    """The attentions of a batch, by the path of these settings."""
+def make_patterns(cells: Cells, cfg: Config, row_shape: RowShape | None, kinds: int) -> Patterns:
+    """The attentions of a batch, by the path of these settings.
+
+    Args:
+        kinds: of foreign keys, those of `KeyVectors`.
+    """
     path = attention_path(cfg)
     if path == "compiled":
         return compiled_patterns(cells)
     if path == "dense":
         return dense_patterns(cells, cfg)
+    if path == "fused":
+        return fused_patterns(cells, kinds)
     if row_shape is None:
         raise ValueError("attention by rows needs row_shape, see data.read_row_shape")
     return row_patterns(cells, row_shape)
@@ -103,6 +116,37 @@ def row_patterns(cells: Cells, shape: RowShape) -> Patterns:
         column=partial(row_attention.column, columns=columns),
         target_column=partial(row_attention.target_column, columns=asked),
         is_whole=is_whole,
+    )
+
+
+def fused_patterns(cells: Cells, kinds: int) -> Patterns:
+    """As kernels for a GPU."""
+    if cells.parents.shape[1] == 0:  # a kernel reads no empty array
+        empty = jnp.pad(cells.parents, ((0, 0), (0, 1)), constant_values=-1)
+        cells = cells._replace(parents=empty, kinds=jnp.zeros_like(empty))
+    c, parents = cells.contexts, cells.parents_in_batch()
+    rows, counts = sight.read_rows(cells.row_ids, parents, cells.is_cell)
+    columns, count = sight.read_columns(c.of_cell, cells.column_ids, cells.is_cell)
+    shares = sight.edge_shares(parents, cells.kinds, fused_attention.kinds_padded(kinds))
+    asked = row_attention.make_target_columns(_askers(cells), c.targets.shape[0])
+
+    def along(pattern: str, seen: sight.Sight, key_count: Array) -> Mix:
+        plan = fused_attention.Plan(pattern, parents.shape[1])
+
+        def mix(
+            query: Array, key: Array, value: Array, tau: Array, keys: KeyVectors | None = None
+        ) -> Array:
+            scale = attention.scale_of(key_count, tau)
+            return fused_attention.attend(query, key, value, scale, seen, plan, shares, keys)
+
+        return mix
+
+    return Patterns(
+        outbound=along("outbound", rows, counts.outbound),
+        inbound=along("inbound", rows, counts.inbound),
+        column=along("column", columns, count),
+        target_column=partial(row_attention.target_column, columns=asked),
+        is_whole=None,
     )
 
 

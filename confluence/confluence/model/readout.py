@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from confluence.model.attention import LOGIT_LIMIT, NORM_FLOOR, unit
+from confluence.model.attention import NORM_FLOOR, scale_of, unit
 from confluence.model.cells import Cells, owners_of
 from confluence.model.gather import arrange, look_up, sum_by
 
@@ -68,7 +68,7 @@ def read_out(query: Array, x: Array, tau: Array, tiles: Tiles) -> Array:
     Returns: [n,H,D] float32.
     """
     n, heads, width = query.shape
-    scale = jnp.clip(tau * jnp.log1p(tiles.key_count)[:, None], -LOGIT_LIMIT, LOGIT_LIMIT)  # [n,H]
+    scale = scale_of(tiles.key_count, tau)  # [n,H]
     wanted = (unit(query) * scale[..., None]).reshape(n, heads * width)
     q = look_up(wanted, tiles.owners).reshape(-1, heads, width)  # [T,H,D]
     k = arrange(x.astype(jnp.float32), tiles.cells, tiles.places).reshape(-1, TILE, width)

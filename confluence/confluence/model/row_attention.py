@@ -37,9 +37,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from confluence.model.attention import LOGIT_LIMIT, KeyVectors, unit
+from confluence.model.attention import LOGIT_LIMIT, KeyVectors, scale_of, unit
 from confluence.model.cells import shares_of_slots
 from confluence.model.gather import arrange, look_up, sum_by
+from confluence.model.sight import sort_by_column
 
 COLUMN_BLOCK = 32  # cells of a block of the column attention
 ROWS_AT_ONCE = 64  # on a processor: rows whose scores exist at once
@@ -140,34 +141,18 @@ def make_slots(
 
 
 def make_columns(contexts: Array, column_ids: Array, is_cell: Array) -> Columns:
-    """The arrangement by columns.
-
-    Args:
-        contexts: [N] int32, of each cell; column_ids: [N] int32.
-        is_cell: [N] bool, False at padding.
-    """
+    """The arrangement by columns, of arguments of `sort_by_column`."""
     cells = column_ids.shape[0]
     block = min(COLUMN_BLOCK, cells)
     run = block * at_once(-(-cells // block), BLOCKS_AT_ONCE)  # cells of a run of blocks
-    padding = -cells % run
-    at = jnp.arange(cells + padding, dtype=jnp.int32)
-    is_padding = (~is_cell).astype(jnp.int32)
-    *sorted_keys, order = jax.lax.sort(
-        (is_padding, contexts, column_ids, at[:cells]), num_keys=3, is_stable=True
-    )
-    is_new = sum(jnp.diff(key) != 0 for key in sorted_keys) > 0  # [N-1]
-    is_new = jnp.pad(is_new, (1, padding), constant_values=True)
-    is_first = is_new | jnp.pad(sorted_keys[0] > 0, (0, padding), constant_values=True)
-    is_last = jnp.pad(is_first[1:], (0, 1), constant_values=True)
-    first = jax.lax.cummax(jnp.where(is_first, at, 0))  # [N'] of the column
-    last = jax.lax.cummin(jnp.where(is_last, at, cells + padding), reverse=True)
-    reach = jnp.maximum(at // block - first // block, last // block - at // block)
-    place = jnp.zeros_like(order).at[order].set(at[:cells])
+    order = sort_by_column(contexts, column_ids, is_cell, cells + -cells % run)
+    at, first, last = jnp.arange(order.cells.shape[0]) // block, order.first, order.last
+    reach = jnp.maximum(at - first // block, last // block - at)
     return Columns(
-        cells=jnp.pad(order, (0, padding), constant_values=-1),
-        places=place,
+        cells=order.cells,
+        places=order.places,
         ids=first,
-        key_count=(last - first + 1)[place].astype(jnp.float32),
+        key_count=(last - first + 1)[order.places].astype(jnp.float32),
         band=jnp.max(reach.reshape(-1, run), axis=1),
     )
 
@@ -196,7 +181,7 @@ def unit_heads(x: Array, heads: int) -> Array:
 
 def scaled_query(query: Array, count: Array, tau: Array) -> Array:
     """Queries such that their product with a unit key is the logit. [N,D] → [N,D] float32"""
-    scale = jnp.clip(tau * jnp.log1p(count)[:, None], -LOGIT_LIMIT, LOGIT_LIMIT)  # [N,H]
+    scale = scale_of(count, tau)  # [N,H]
     return (unit_heads(query, tau.shape[0]) * scale[..., None]).reshape(query.shape)
 
 

@@ -450,7 +450,7 @@ def read_context(
     """
     flat = as_flat(batch)
     cells = read_cells(flat, tables.key_starts)
-    patterns = make_patterns(cells, cfg, row_shape)
+    patterns = make_patterns(cells, cfg, row_shape, 1 + tables.keys.shape[0])
     x = encode(params, flat, cells, tables, cfg)  # [N,D]
     keys = name_keys(params, tables, x.dtype)
     x = transform(params, x, cells, patterns, cfg, keys, everywhere=everywhere)

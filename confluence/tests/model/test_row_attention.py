@@ -32,6 +32,7 @@ from confluence.model.patterns import (
     attention_path,
     compiled_patterns,
     dense_patterns,
+    fused_patterns,
     row_patterns,
 )
 from confluence.model.row_attention import RowShape
@@ -42,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[3]
 F1 = ROOT.parent / "shared" / "data" / "rel-f1"
 
 IS_PROCESSOR = jax.default_backend() == "cpu"
-PATHS = ("dense", "rows", "compiled") if IS_PROCESSOR else ("dense", "rows")
+PATHS = ("dense", "rows", "fused", *(["compiled"] if IS_PROCESSOR else []))
 on_a_processor = pytest.mark.skipif(not IS_PROCESSOR, reason="tests what runs there only")
 PATTERNS = ("outbound", "inbound", "column", "target_column")
 
@@ -55,9 +56,13 @@ class Contexts:
     """Random contexts side by side: rows of 0 to 4 cells in random columns, any edges, cells that
     are hidden, padding inside contexts and behind the last, and one context without cells."""
 
-    def __init__(self, seed: int, *, S: int = 45, R: int = 9, C: int = 6, n: int = 5) -> None:
+    def __init__(
+        self, seed: int, *, S: int = 45, R: int = 9, C: int = 6, n: int = 5, P: int = PARENTS,
+        key_starts: Any = KEY_STARTS,
+    ) -> None:  # fmt: skip
         rng = np.random.default_rng(seed)
         self.S, self.R = S, R
+        self.key_starts, self.kinds = key_starts, 1 + int(key_starts[-1])
         cells, rows, targets, starts = [], [], [], [(0, 0)]
         for t in range(n):
             count = 0 if t == 2 else int(rng.integers(1, R + 1))
@@ -72,15 +77,16 @@ class Contexts:
             cells += [(row + r, c) for r, c in zip(ids, is_cell, strict=True)]
             cells += [(0, False)] * min(padding, S - len(ids))
             for row_id in range(count):  # some parents twice, the row itself maybe among them
-                chosen = rng.integers(0, R, PARENTS) if row_id % 3 else rng.permutation(R)[:PARENTS]
-                is_edge = (rng.random(PARENTS) < 0.5 * (t > 0)) & (chosen < count)
+                distinct = row_id % 3 == 0 and P <= R
+                chosen = rng.permutation(R)[:P] if distinct else rng.integers(0, R, P)
+                is_edge = (rng.random(P) < 0.5 * (t > 0)) & (chosen < count)
                 chosen[0], is_edge[0] = (row_id, True) if row_id == 2 else (chosen[0], is_edge[0])
                 if row_id == 5:
                     chosen[1:3], is_edge[1:3] = row_id, True
                 rows.append(np.where(is_edge, chosen, 65535))
             starts.append((len(cells), len(rows)))
         cells += [(0, False)] * 11
-        rows += [np.full(PARENTS, 65535)] * 2
+        rows += [np.full(P, 65535)] * 2
         self.row_ids, self.is_cell = (np.array(x) for x in zip(*cells, strict=True))
         self.column_ids = rng.integers(0, C, len(cells)).astype(np.int32)
         self.parents = np.array(rows, np.int32)
@@ -101,11 +107,13 @@ class Contexts:
 
     def patterns(self, arrays: Any, path: str) -> Patterns:
         """Of the arrays of such a batch, as the model makes them."""
-        cells = read_cells(arrays, KEY_STARTS)
+        cells = read_cells(arrays, self.key_starts)
         if path == "compiled":
             return compiled_patterns(cells)
         if path == "dense":
             return dense_patterns(cells, Config(sequence_length=self.S, max_rows=self.R))
+        if path == "fused":
+            return fused_patterns(cells, self.kinds)
         return row_patterns(cells, RowShape(width=WIDTH))
 
     def attentions(self, path: str, names: tuple[str, ...] = PATTERNS) -> Any:
@@ -116,7 +124,7 @@ class Contexts:
             arrays: Any, q: Array, k: Array, v: Array, tau: Array, keys: KeyVectors
         ) -> dict[str, Array]:
             patterns = self.patterns(arrays, path)
-            contexts = read_cells(arrays, KEY_STARTS).contexts
+            contexts = read_cells(arrays, self.key_starts).contexts
             return {
                 name: getattr(patterns, name)(
                     at_targets(q, contexts) if name == "target_column" else q, k, v, tau,
@@ -132,7 +140,7 @@ def draws(contexts: Contexts, D: int, H: int) -> tuple[tuple[Array, ...], Array]
     shape = (len(contexts.row_ids), D)
     *keys, of_names = jax.random.split(jax.random.key(1), 5)
     q, k, v, out = (jax.random.normal(key, shape) for key in keys)
-    kappa, nu = jax.random.normal(of_names, (2, KEY_STARTS[-1], D))
+    kappa, nu = jax.random.normal(of_names, (2, contexts.kinds - 1, D))
     kappa = row_attention.unit_heads(kappa, H).reshape(kappa.shape)
     vectors = KeyVectors(*(jnp.pad(x, ((1, 0), (0, 0))) for x in (kappa, nu)))
     return (q, k, v, jnp.linspace(0.5, 20.0, H), vectors), out

@@ -1,0 +1,150 @@
+"""The kernels of the fused attention, interpreted: what test_row_attention.py does not test."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_row_attention import Contexts, assert_close, draws, values_and_gradients
+
+from confluence.model import fused_attention
+from confluence.model.cells import read_cells
+from confluence.model.patterns import fused_patterns
+from confluence.model.sight import read_rows
+
+ALONG = ("outbound", "inbound", "column")
+
+
+def assert_equal_to_dense(contexts: Contexts, D: int, H: int, relative: float = 1e-4) -> None:
+    arguments, out = draws(contexts, D, H)
+    is_cell = np.arange(len(out)) < contexts.starts[-1, 0]
+    weights = dict.fromkeys(ALONG, out * is_cell[:, None])
+    weights["target_column"] = jnp.zeros((len(contexts.targets), D))
+    expected, fused = (
+        values_and_gradients(contexts, path, arguments, weights) for path in ("dense", "fused")
+    )
+    for pattern in ALONG:
+        found, other = (np.asarray(x[0][pattern])[is_cell] for x in (fused, expected))
+        np.testing.assert_allclose(found, other, rtol=1e-5, atol=1e-5, err_msg=pattern)
+        pairs = zip(*(jax.tree.leaves(x[1][pattern]) for x in (fused, expected)), strict=True)
+        for one, other in pairs:
+            assert_close(one, other, relative, pattern)
+
+
+def test_rows_of_31_parents_by_more_kinds_of_keys_than_a_program_holds() -> None:
+    """Several keys to one parent, and sums by kind in two parts. Gradients of κ are sums of many
+    terms that cancel: by rows they are off as far.
+    """
+    assert fused_attention.KINDS_AT_ONCE < 100
+    starts = jnp.array([0, 31, 62, 70, 100], jnp.int32)
+    assert_equal_to_dense(Contexts(2, R=12, S=50, n=3, P=31, key_starts=starts), 32, 2, 5e-4)
+
+
+def test_a_row_that_everything_points_at_and_columns_longer_than_a_block() -> None:
+    contexts = Contexts(5, S=150, R=60, C=2, n=5)
+    rows = np.arange(len(contexts.parents))
+    contexts.parents[:, 0] = np.where(rows < contexts.starts[-1, 1], 0, 65535)
+    assert (np.diff(contexts.starts[:, 0]) > 2 * fused_attention.BLOCK).sum() >= 1
+    assert_equal_to_dense(contexts, 32, 2)
+
+
+def test_a_batch_of_one_cell_and_rows_without_foreign_keys() -> None:
+    contexts = Contexts(0, n=1)
+    contexts.row_ids, contexts.is_cell = np.zeros(1, np.int64), np.ones(1, bool)
+    contexts.column_ids, contexts.parents = np.zeros(1, np.int32), np.full((1, 4), 65535)
+    contexts.tables, contexts.targets = np.zeros(1, np.uint16), np.zeros(1, np.int32)
+    contexts.starts = np.array([[0, 0], [1, 1]], np.int32)
+    (q, k, v, *others), _ = draws(contexts, 16, 2)
+    for name, found in contexts.attentions("fused")(q, k, v, *others).items():
+        np.testing.assert_allclose(found, v, rtol=1e-6, err_msg=name)
+    none = Contexts(3)
+    none.parents = np.zeros((len(none.parents), 0), np.int32)
+    assert_equal_to_dense(none, 16, 2)
+
+
+def test_half_precision_differs_from_dense_by_its_rounding() -> None:
+    contexts = Contexts(1, S=90, R=30)
+    (q, k, v, *others), _ = draws(contexts, 32, 2)
+    exact = contexts.attentions("dense", ALONG)(q, k, v, *others)
+    halves = (x.astype(jnp.bfloat16) for x in (q, k, v))
+    found = contexts.attentions("fused", ALONG)(*halves, *others)
+    is_cell = np.arange(len(q)) < contexts.starts[-1, 0]
+    for name, x in found.items():
+        assert x.dtype == jnp.bfloat16
+        assert_close(x[is_cell].astype(jnp.float32), exact[name][is_cell], 0.06, name)
+
+
+def test_the_same_bits_twice() -> None:
+    contexts = Contexts(3)
+    arguments, out = draws(contexts, 16, 2)
+    weights = {**dict.fromkeys(ALONG, out), "target_column": out[:5]}
+    one, other = (values_and_gradients(contexts, "fused", arguments, weights) for _ in range(2))
+    for first, second in zip(*map(jax.tree.leaves, (one, other)), strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def gradient_of(contexts: Contexts) -> Any:
+    """Of the three patterns one after the other, as a function of arrays and operands."""
+
+    def total(arrays: Any, q: Any, k: Any, v: Any, tau: Any, keys: Any) -> Any:
+        p = fused_patterns(read_cells(arrays, contexts.key_starts), contexts.kinds)
+        out = p.column(p.inbound(p.outbound(q, k, v, tau, keys), k, v, tau, keys), k, v, tau)
+        return jnp.sum(out.astype(jnp.float32) ** 2)
+
+    return jax.jit(jax.grad(total, argnums=(1, 2, 3, 4, 5)))
+
+
+def test_no_array_has_a_number_for_each_pair_of_cells() -> None:
+    """Neither N x N nor S x S, whatever stands around the kernels."""
+    contexts = Contexts(0, S=199, R=60, n=4, C=3)
+    arguments, _ = draws(contexts, 32, 2)
+    text = str(jax.make_jaxpr(gradient_of(contexts))(contexts.arrays(), *arguments))
+    N = len(contexts.row_ids)
+    shapes = [tuple(map(int, s.split(","))) for s in re.findall(r"\[(\d+(?:,\d+)+)\]", text)]
+    assert (N, 32) in shapes
+    assert not [s for s in shapes if s.count(N) > 1 or s.count(contexts.S) > 1]
+
+
+def test_the_lists_of_rows_are_those_of_a_slow_reading() -> None:
+    """By Python sets: what each cell sees outbound and inbound."""
+    contexts = Contexts(7)
+    arrays = {name: jnp.asarray(x) for name, x in contexts.arrays().items()}
+    cells = read_cells(arrays, contexts.key_starts)
+    parents = np.asarray(cells.parents_in_batch())
+    seen, counts = read_rows(cells.row_ids, cells.parents_in_batch(), cells.is_cell)
+    ids, is_cell = np.asarray(cells.row_ids), np.asarray(cells.is_cell)
+    of_row = {r: np.flatnonzero(is_cell & (ids == r)).tolist() for r in range(len(parents))}
+    place = np.argsort(np.asarray(seen.order))
+    for cell in np.flatnonzero(is_cell):
+        named = {p for p in parents[ids[cell]] if p < len(parents)}
+        outbound = [*chain(*(of_row[r] for r in named | {ids[cell]}))]
+        children = {r for r in of_row if ids[cell] in parents[r]}
+        inbound = {*chain(*(of_row[r] for r in children)), cell}
+        assert counts.outbound[cell] == len(outbound) and counts.inbound[cell] == len(inbound)
+        links, at = seen.links, place[cell]
+        listed = slice(int(links.children.first[at]), int(links.children.end[at]))
+        found = {*np.asarray(links.children.cells)[listed].tolist()}
+        assert found | {cell} == inbound - ({*of_row[ids[cell]]} - {cell})
+        edges = range(int(links.parents.first[at]), int(links.parents.end[at]))
+        first = {int(np.asarray(seen.order)[links.parents.places[e]]) for e in edges}
+        assert first == {of_row[r][0] for r in named - {ids[cell]} if of_row[r]}
+
+
+@pytest.mark.skipif(jax.__version_info__ > (0, 10, 2), reason="a newer JAX lowers on a GPU only")
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_every_kernel_can_be_lowered_for_a_gpu(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To what Triton compiles; that it is right there, only a GPU can say."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    contexts = Contexts(0, S=90, R=30)
+    (q, k, v, *others), _ = draws(contexts, 64, 2)
+    operands = [x.astype(dtype) for x in (q, k, v)]
+    traced = gradient_of(contexts).trace(contexts.arrays(), *operands, *others)
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    names = {*re.findall(r'name = "(\w+_kernel)"', text)}
+    kernels = ("forward", "by_query", "by_key")
+    assert names == {f"{pattern}_{kernel}_kernel" for pattern in ALONG for kernel in kernels}
