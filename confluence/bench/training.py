@@ -28,9 +28,12 @@ import os
 import resource
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import headwater
 import jax
 import numpy as np
 
@@ -42,7 +45,7 @@ from confluence.data.verification import open_store
 from confluence.model.patterns import attention_path
 from confluence.model.transformer import compute_dtype
 from confluence.training.kept_memory import keep_memory
-from confluence.training.step import Constants, Feed, StepRunner, first_state
+from confluence.training.step import Constants, Feed, StepRunner, TrainState, first_state
 from confluence.watch.log import FILE, read_summary
 from confluence.watch.log_events import of_kind, read_events
 
@@ -85,8 +88,11 @@ def measures(folder: Path) -> dict[str, Any]:
     }
 
 
-def inspect(store: str, task: str, cfg: Config) -> dict[str, Any]:
-    """What a batch and a step are made of, from a first step that is not run."""
+@contextmanager
+def ready_to_step(
+    store: str, task: str, cfg: Config
+) -> Iterator[tuple[headwater.Sampler, StepRunner, Feed, TrainState]]:
+    """What a training has before its first step."""
     with open_sampler(open_store(store), cfg, task) as sampler:
         metadata = sampler.database_metadata()
         target, _ = read_target(sampler, task)
@@ -97,14 +103,20 @@ def inspect(store: str, task: str, cfg: Config) -> dict[str, Any]:
             text_width=width, category_limit=limit, row_shape=read_row_shape(metadata, cfg),
         )  # fmt: skip
         feed = Feed(lambda: (sampler.next_train_batch(), 0), texts=[tables.texts])
+        yield sampler, runner, feed, first_state(cfg, width, target.first_biases())
+
+
+def inspect(store: str, task: str, cfg: Config) -> dict[str, Any]:
+    """What a batch and a step are made of, from a first step that is not run."""
+    with ready_to_step(store, task, cfg) as (sampler, runner, feed, state):
         batch = feed.next_on_device().inputs
         found = {
             "batch_bytes": sum(array.nbytes for array in batch.values()),
+            "batch_cells": feed.cells,
             "sampler_threads": sampler.stats()["threads"],
         }
         if cfg.accumulate > 1:
             return {**found, "step_flops": None}
-        state = first_state(cfg, width, target.first_biases())
         lowered = runner._step.lower(state, batch, runner._stores[0])
     counts = lowered.cost_analysis() or {}
     flops = counts.get("flops")
