@@ -17,7 +17,8 @@ there, and in float32. Attention is not counted.
 
 A line of `profile` has the ten operations of a step that take longest, in ms of a step, by JAX's
 profiler; an operation that holds others counts theirs too. A line of `advise` is what
-`confluence advise` says. A line of `peer` is of relational-transformer's model (gpu_peer.py), whose
+`confluence advise` says. Lines of `dispatch` and `newton_schulz` time what might be faster
+(gpu_tries.py). A line of `peer` is of relational-transformer's model (gpu_peer.py), whose
 unpacked wheel is `--peer`; it needs PyTorch.
 """
 
@@ -43,7 +44,7 @@ TOP = 10  # operations of a profile
 PROFILED = 3  # steps
 LONGEST = 170  # seconds of a line
 USUALLY = 40  # seconds that a line is expected to take
-TASK = "churn"
+TASK, TEXT_WIDTH = "churn", 256
 CHOSEN = {"label_rows": 0, "max_hops": 2}  # what a training would choose by trying
 
 Case = dict[str, Any]
@@ -66,7 +67,7 @@ def cases(*, short: bool, reduced: bool, peer: bool) -> list[Case]:
     """What is measured, the most important first."""
     if reduced:
         tiny = train("tiny", "auto", 12)
-        return [tiny, profile(tiny)]
+        return [tiny, profile(tiny), {"what": "newton_schulz", "preset": "tiny", "settings": {}}]
     base, small = train("base", "rows", 40), train("small", "rows", 300)
     fused = train("base", "fused", 40)
     found = [base, fused, small, train("small", "fused", 300)]
@@ -77,6 +78,8 @@ def cases(*, short: bool, reduced: bool, peer: bool) -> list[Case]:
     found += [train("base", "fused", 40, sequence_length=4096, max_rows=1024, batch_size=8)]
     for preset in ("laptop", "demo"):
         found += [train(preset, attention, 300) for attention in ("rows", "fused")]
+    found += [{**train("demo", "fused", 100), "what": "dispatch"}]
+    found += [{"what": "newton_schulz", "preset": "base", "settings": {}}]
     found += [train("base", "fused", 40, sequence_length=2048, max_rows=512, batch_size=16)]
     found += [train("base", "rows", 20, sequence_length=4096, max_rows=1024, batch_size=8)]
     return [*found, {"what": "advise", "preset": "small", "settings": {}}]
@@ -171,6 +174,28 @@ def run_advise(store: str, case: Case) -> dict[str, Any]:
     return {**training.machine(), "configurations": told, "advice": result["advice"]}
 
 
+def run_dispatch(store: str, case: Case) -> dict[str, Any]:
+    """Several steps by one call."""
+    import gpu_tries
+    import training
+
+    from confluence.config import preset
+
+    cfg = preset(case["preset"], **case["settings"])
+    return {**training.machine(), **gpu_tries.dispatch(store, TASK, cfg)}
+
+
+def run_newton_schulz(store: str, case: Case) -> dict[str, Any]:
+    """Muon's update by type; it needs no store."""
+    import gpu_tries
+    import training
+
+    from confluence.config import preset
+
+    cfg = preset(case["preset"], **case["settings"])
+    return {**training.machine(), **gpu_tries.newton_schulz(TEXT_WIDTH, cfg)}
+
+
 def run_peer(store: str, case: Case) -> dict[str, Any]:
     """The other model, on the same contexts."""
     import gpu_peer
@@ -180,6 +205,7 @@ def run_peer(store: str, case: Case) -> dict[str, Any]:
 
 RUN = {
     "train": run_training, "profile": run_profile, "advise": run_advise, "peer": run_peer,
+    "dispatch": run_dispatch, "newton_schulz": run_newton_schulz,
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def test_the_reduced_form_measures_a_training_and_its_operations_once(
     results = tmp_path / "results.jsonl"
     command = [str(results), "--reduced", "--folder", str(tmp_path / "gpu"), "--label", "before"]
     gpu.main(command)
-    train, profile = lines_of(results)
+    train, profile, tried = lines_of(results)
     assert train["case"] == "train tiny attention=auto steps=12" and train["label"] == "before"
     assert train["ms"] == train["step_p50_ms"] > 0 and train["timed_steps"] == 11
     assert train["mfu"] is None and train["memory"] is None  # a CPU tells neither
@@ -38,9 +38,11 @@ def test_the_reduced_form_measures_a_training_and_its_operations_once(
     assert len(profile["top"]) == gpu.TOP < profile["operations"]
     taken = [row["ms"] for row in profile["top"]]
     assert taken == sorted(taken, reverse=True) and taken[-1] > 0
+    assert tried["matrices"] == 2 * (5 * 3 + 5 + 3)  # of 2 layers
+    assert tried["float32_ms"] > 0 < tried["bfloat16_ms"]
     capsys.readouterr()
     gpu.main(command)
-    assert len(lines_of(results)) == 2 and capsys.readouterr().out == ""
+    assert len(lines_of(results)) == 3 and capsys.readouterr().out == ""
 
 
 def test_what_failed_is_told_and_measured_again_and_what_has_no_time_is_named(
@@ -53,12 +55,13 @@ def test_what_failed_is_told_and_measured_again_and_what_has_no_time_is_named(
     assert capsys.readouterr().out.splitlines() == [
         "left, no time: train tiny attention=auto steps=12",
         "left, no time: profile tiny attention=auto steps=12",
+        "left, no time: newton_schulz tiny",
     ]
     assert not results.exists()
     failed = subprocess.CompletedProcess([], 1, "", "Traceback\nValueError: there is no store")
     monkeypatch.setattr(gpu, "device_kind", lambda: "cpu")
     monkeypatch.setattr(gpu.subprocess, "run", lambda *_, **__: failed)
-    for expected in (2, 4):
+    for expected in (3, 6):
         gpu.main(command)
         assert len(lines_of(results)) == expected
     assert {x["failed"] for x in lines_of(results)} == {"status 1: ValueError: there is no store"}
@@ -88,3 +91,12 @@ def test_the_share_of_the_peak_counts_six_operations_for_a_parameter_and_cell(gp
     assert gpu.share_of_peak(line) == pytest.approx(7.104e12 / 0.025 / 989e12)
     assert gpu.share_of_peak({**line, "device": "cpu"}) is None
     assert gpu.share_of_peak({**line, "compute_dtype": "float32"}) is None
+
+
+@pytest.mark.release
+def test_steps_by_one_call_are_timed_against_steps_by_calls(gpu: Any, shop_store: Path) -> None:
+    settings = {**gpu.CHOSEN, "steps": 20}
+    case = {"what": "dispatch", "preset": "tiny", "settings": settings}
+    found = gpu.RUN["dispatch"](str(shop_store), case)
+    assert found["steps"] == 8
+    assert found["calls_ms"] > 0 < found["one_call_ms"]
