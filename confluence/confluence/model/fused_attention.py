@@ -1,7 +1,7 @@
 """Attention along one pattern as kernels for a GPU (Pallas, by Triton): no pair of cells is in
 memory, and no pair is computed that stands in no block of a stream.
 
-A program has one head and a tile of cells, and goes through the stream of cells that sees them or
+A program has one head and a tile of cells, and goes through the stream of cells that see them or
 that they see (sight.py), a block at a time. It makes logits in registers, with unit norms, the
 scale τ·log(1 + n), what foreign keys add, and the mask. As logits are within ±40 (attention.py), no
 maximum is taken and partial sums simply add. The backward pass makes scores again, once by query
@@ -103,7 +103,7 @@ class _Tile(NamedTuple):
 
     place: Array  # [] int32, of the first
     last: Array  # [] int32, place of the last
-    cells: Array  # [t] int32, those past the end are cell 0
+    cells: Array  # [t] int32, past the end the cell at place 0
     is_cell: Array  # [t] bool
     ids: Array  # [t] int32, of their runs
 

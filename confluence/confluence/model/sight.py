@@ -37,7 +37,7 @@ class Parents(NamedTuple):
     starts: Array  # [R·P+1] int32, where the cells of each edge begin in the stream of all
     places: Array  # [R·P] int32, first place of the row that an edge names
     ids: Array  # [R·P] int32, id of the row that has the edge
-    edges: Array  # [R·P] int32, its number: row·(1+P) + slot
+    edges: Array  # [R·P] int32, its number: row·(1+P) + slot; behind the last, that of none
 
 
 class Children(NamedTuple):
@@ -135,7 +135,7 @@ def _parents(others: Array, firsts: Array, cells: Array, row: Array) -> Parents:
         starts=_before(sizes),
         places=firsts[jnp.append(others.reshape(-1), count)[kept]],
         ids=firsts[owner],
-        edges=owner * (1 + slots) + 1 + slot,
+        edges=jnp.minimum(owner * (1 + slots) + 1 + slot, count * (1 + slots)),
     )
 
 

@@ -15,7 +15,7 @@ from test_row_attention import Contexts, assert_close, draws, values_and_gradien
 from confluence.model import fused_attention
 from confluence.model.cells import read_cells
 from confluence.model.patterns import fused_patterns
-from confluence.model.sight import read_rows
+from confluence.model.sight import edge_shares, read_rows
 
 ALONG = ("outbound", "inbound", "column")
 
@@ -133,6 +133,31 @@ def test_the_lists_of_rows_are_those_of_a_slow_reading() -> None:
         edges = range(int(links.parents.first[at]), int(links.parents.end[at]))
         first = {int(np.asarray(seen.order)[links.parents.places[e]]) for e in edges}
         assert first == {of_row[r][0] for r in named - {ids[cell]} if of_row[r]}
+
+
+@pytest.mark.parametrize("has_keys", [True, False])
+def test_no_list_points_past_the_end_of_an_array(has_keys: bool) -> None:
+    """A processor clamps such an index, a GPU reads memory of another array. In a batch without
+    foreign keys, `parents.edges` was one past the last row of shares."""
+    contexts = Contexts(7)
+    if not has_keys:
+        contexts.parents[:] = 65535
+    arrays = {name: jnp.asarray(x) for name, x in contexts.arrays().items()}
+    cells = read_cells(arrays, contexts.key_starts)
+    parents, N = cells.parents_in_batch(), len(contexts.row_ids)
+    edge_count = len(edge_shares(parents, cells.kinds, 16))
+    seen, _ = read_rows(cells.row_ids, parents, cells.is_cell)
+    links = seen.links
+    assert links is not None
+    up, down = links.parents, links.children
+    for name, found, end in (
+        ("order", seen.order, N), ("first", seen.first, N), ("last", seen.last, N),
+        ("edges", links.edges, edge_count),
+        ("parents.end", up.end, len(up.starts)), ("parents.edges", up.edges, edge_count),
+        ("children.end", down.end, 1 + len(down.cells)), ("children.cells", down.cells, N),
+        ("children.edges", down.edges, edge_count),
+    ):  # fmt: skip
+        assert int(found.min()) >= 0 and int(found.max()) < end, name
 
 
 @pytest.mark.skipif(jax.__version_info__ > (0, 10, 2), reason="a newer JAX lowers on a GPU only")
