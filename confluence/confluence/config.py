@@ -131,7 +131,7 @@ class Config:
     )
     attention: str = _expert(
         "auto",
-        "of equal paths; auto: the fastest",
+        "of equal paths; auto: the fastest that was measured; fused: kernels for a GPU",
         words=("auto", "compiled", "rows", "fused", "dense"),
     )
     identifier_cells: str = _expert(

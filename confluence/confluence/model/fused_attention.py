@@ -1,5 +1,4 @@
-"""Attention along one pattern as kernels for a GPU (Pallas, by Triton): no pair of cells is in
-memory, and no pair is computed that stands in no block of a stream.
+"""Attention along one pattern as kernels for a GPU (Pallas, by Triton): scores stay in registers.
 
 A program has one head and a tile of cells, and goes through the stream of cells that see them or
 that they see (sight.py), a block at a time. It makes logits in registers, with unit norms, the
@@ -258,16 +257,26 @@ def _added(vectors: Any, edges: Array) -> tuple[Array, Array]:
     return key, value  # type: ignore[return-value]
 
 
+def _sums_by_kind(x: Array, weights: Array) -> Array:
+    """Sums over a block, in two parts where one would be rounded: gradients of logits cancel."""
+    high = x.astype(weights.dtype)
+    total = _product(high, weights)
+    if weights.dtype != jnp.float32:
+        total += _product((x - high.astype(jnp.float32)).astype(weights.dtype), weights)
+    return total
+
+
 class _Scores(NamedTuple):
     """Of a tile and a block."""
 
-    scores: Array  # [t,b] float32, exp of the logits
+    scores: Array  # [t,b] float32, exp of the logits, as the compute type has it
     passes: Array  # [t,b] bool, the gradient of a logit: none beyond its limit
 
 
-def _scores(logits: Array, is_pair: Array) -> _Scores:
+def _scores(logits: Array, is_pair: Array, dtype: Any) -> _Scores:
     cut = jnp.clip(logits, -LOGIT_LIMIT, LOGIT_LIMIT)
-    return _Scores(jnp.where(is_pair, jnp.exp(cut), 0.0), cut == logits)
+    scores = jnp.where(is_pair, jnp.exp(cut), 0.0).astype(dtype)  # their sum has the same rounding
+    return _Scores(scores.astype(jnp.float32), cut == logits)
 
 
 def _keys_of_block(given: Any, block: _Block) -> tuple[Array, Array]:
@@ -300,7 +309,7 @@ def _forward_kernel(plan: Plan, sight: Any, given: Any, _: None, *results: Any) 
 
     def turn(block: _Block, sums: Any) -> Any:
         key, value = _keys_of_block(given, block)
-        found = _scores(_product(q, key, turn_b=True), block.is_pair).scores
+        found = _scores(_product(q, key, turn_b=True), block.is_pair, value.dtype).scores
         more = _product(found.astype(value.dtype), value)
         return sums[0] + more, sums[1] + jnp.sum(found, axis=1)
 
@@ -324,15 +333,15 @@ def _by_query_kernel(plan: Plan, sight: Any, given: Any, gradient: Any, *results
 
     def turn(block: _Block, sums: Any) -> Any:
         key, value = _keys_of_block(given, block)
-        found = _scores(_product(q, key, turn_b=True), block.is_pair)
+        found = _scores(_product(q, key, turn_b=True), block.is_pair, dtype)
         shares = found.scores * inverse
         d_logits = shares * (_product(d_out, value, turn_b=True) - mean)
-        d_logits = jnp.where(found.passes, d_logits, 0.0).astype(dtype)
-        d_q = sums[0] + _product(d_logits, key)
+        d_logits = jnp.where(found.passes, d_logits, 0.0)
+        d_q = sums[0] + _product(d_logits.astype(dtype), key)
         if not kinds:
             return (d_q,)
         weights = given.vectors.shares[block.edges, pl.ds(part * kinds, kinds)]
-        more = (_product(x, weights) for x in (shares.astype(dtype), d_logits))
+        more = (_sums_by_kind(x, weights) for x in (shares, d_logits))
         return d_q, *(total + x for total, x in zip(sums[1:], more, strict=True))
 
     first = [jnp.zeros(q.shape, jnp.float32)]
@@ -365,7 +374,7 @@ def _by_key_kernel(plan: Plan, sight: Any, given: Any, gradient: Any, *results: 
             more_key, more_value = _added(given.vectors, block.edges)
             logits += jnp.sum(q * more_key, axis=1)[None, :]
             d_shares += jnp.sum(d_out.astype(jnp.float32) * more_value, axis=1)[None, :]
-        found = _scores(logits, block.is_pair)
+        found = _scores(logits, block.is_pair, dtype)
         shares = found.scores * gradient.inverse[at][None, :]
         d_logits = shares * (d_shares - gradient.mean[at][None, :])
         d_logits = jnp.where(found.passes, d_logits, 0.0)
@@ -468,9 +477,9 @@ def _forward(
     sight: Sight,
 ) -> tuple[Array, Residuals]:  # fmt: skip
     given = _Given(q, k, v, scale, vectors)
-    results = [(v.shape[1], v.dtype)]
+    results = [(v.shape[1], jnp.float32)]  # d_out · out must cancel with gradients of scores
     out, inverse = _run(_forward_kernel, plan, sight, given, None, results, True)
-    return out, (given, sight, out, inverse)
+    return out.astype(v.dtype), (given, sight, out, inverse)
 
 
 def _backward(plan: Plan, residuals: Residuals, d_out: Array) -> tuple[Any, ...]:

@@ -7,7 +7,8 @@
                tests and small batches
 
 No cell looks at one of another context, and a target always sees itself. A context without cells
-has no NaN in its outputs and gradients.
+has no NaN in its outputs and gradients. A NaN in the values of one context may come to others, by
+rows and fused, where a product has a masked score of 0.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from confluence.model.cells import owners_of, shares_of_slots
 class Parents(NamedTuple):
     """The edges of rows, those to other rows with cells; in the order of the rows."""
 
-    first: Array  # [N] int32, first edge of each place's row, or of what comes behind
+    first: Array  # [N] int32, first edge of each place's row, or of a later row if it has none
     end: Array  # [N] int32, the edge behind its last
     starts: Array  # [R·P+1] int32, where the cells of each edge begin in the stream of all
     places: Array  # [R·P] int32, first place of the row that an edge names
@@ -43,7 +43,7 @@ class Parents(NamedTuple):
 class Children(NamedTuple):
     """The cells of the rows that name a row, in the order of the rows that are named."""
 
-    first: Array  # [N] int32, first for each place's row, or for what comes behind
+    first: Array  # [N] int32, first cell for each place's row, or for a later row if it has none
     end: Array  # [N] int32
     cells: Array  # [N·P] int32
     ids: Array  # [N·P] int32, id of the row that is named
@@ -173,7 +173,7 @@ def edge_shares(parents: Array, kinds: Array, count: int) -> Array:
     rows, slots = parents.shape
     is_first, shares = shares_of_slots(parents, parents < rows)
     is_kind = (kinds[..., None] == jnp.arange(count)).astype(jnp.float32)  # [R,P,T]
-    of_edges = jnp.einsum("rep,rpt->ret", shares, is_kind)
+    of_edges = jnp.einsum("rep,rpt->ret", shares, is_kind, precision="highest")
     is_self = is_first & (parents == jnp.arange(rows)[:, None])
     itself = jnp.sum(jnp.where(is_self[..., None], of_edges, 0.0), axis=1, keepdims=True)
     shares = jnp.concatenate([itself, of_edges], axis=1).reshape(rows * (1 + slots), count)

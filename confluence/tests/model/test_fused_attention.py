@@ -38,7 +38,7 @@ def assert_equal_to_dense(contexts: Contexts, D: int, H: int, relative: float = 
 
 def test_rows_of_31_parents_by_more_kinds_of_keys_than_a_program_holds() -> None:
     """Several keys to one parent, and sums by kind in two parts. Gradients of κ are sums of many
-    terms that cancel: by rows they are off as far.
+    terms that cancel: attention by rows is off as far.
     """
     assert fused_attention.KINDS_AT_ONCE < 100
     starts = jnp.array([0, 31, 62, 70, 100], jnp.int32)
@@ -68,15 +68,25 @@ def test_a_batch_of_one_cell_and_rows_without_foreign_keys() -> None:
 
 
 def test_half_precision_differs_from_dense_by_its_rounding() -> None:
+    """Gradients too, of τ and κ as well, where most of what is added cancels."""
     contexts = Contexts(1, S=90, R=30)
-    (q, k, v, *others), _ = draws(contexts, 32, 2)
-    exact = contexts.attentions("dense", ALONG)(q, k, v, *others)
-    halves = (x.astype(jnp.bfloat16) for x in (q, k, v))
-    found = contexts.attentions("fused", ALONG)(*halves, *others)
-    is_cell = np.arange(len(q)) < contexts.starts[-1, 0]
-    for name, x in found.items():
-        assert x.dtype == jnp.bfloat16
-        assert_close(x[is_cell].astype(jnp.float32), exact[name][is_cell], 0.06, name)
+    (q, k, v, tau, keys), out = draws(contexts, 32, 2)
+    others = (tau / 4, keys)  # a logit of 40 has an error of a tenth by itself
+    halves = [x.astype(jnp.bfloat16) for x in (q, k, v)]
+    same = [x.astype(jnp.float32) for x in halves]
+    is_cell = (np.arange(len(q)) < contexts.starts[-1, 0])[:, None]
+    weights = {**dict.fromkeys(ALONG, out * is_cell), "target_column": out[:5] * 0}
+    exact, exact_gradients = values_and_gradients(contexts, "dense", (*same, *others), weights)
+    found, gradients = values_and_gradients(contexts, "fused", (*halves, *others), weights)
+    for name in ALONG:
+        assert found[name].dtype == jnp.bfloat16
+        one, other = (np.where(is_cell, x[name], 0).astype(np.float32) for x in (found, exact))
+        assert_close(one, other, 0.01, name)
+        *one, keys = gradients[name]
+        *other, exact_keys = exact_gradients[name]
+        parts = ("query", "key", "value", "tau", "kappa", "nu")
+        for part, x, y in zip(parts, (*one, *keys), (*other, *exact_keys), strict=True):
+            assert_close(x.astype(jnp.float32), y, 0.02, f"{name} {part}")
 
 
 def test_the_same_bits_twice() -> None:
@@ -158,6 +168,26 @@ def test_no_list_points_past_the_end_of_an_array(has_keys: bool) -> None:
         ("children.edges", down.edges, edge_count),
     ):  # fmt: skip
         assert int(found.min()) >= 0 and int(found.max()) < end, name
+
+
+def loops_of(jaxpr: Any) -> int:
+    """Those whose turns the data decides, without what is in kernels."""
+    found = 0
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        found += name == "while"
+        inner = [] if name == "pallas_call" else jax.tree.leaves(list(equation.params.values()))
+        found += sum(loops_of(getattr(x, "jaxpr", x)) for x in inner if hasattr(x, "eqns"))
+    return found
+
+
+def test_no_loop_asks_the_data_how_often_it_turns() -> None:
+    """Such a loop makes the host wait, as the columns of attention by rows do."""
+    contexts = Contexts(3)
+    arguments, _ = draws(contexts, 16, 2)
+    fused = jax.make_jaxpr(gradient_of(contexts))(contexts.arrays(), *arguments)
+    by_rows = jax.make_jaxpr(contexts.attentions("rows"))(*arguments)
+    assert loops_of(fused.jaxpr) == 0 < loops_of(by_rows.jaxpr)
 
 
 @pytest.mark.skipif(jax.__version_info__ > (0, 10, 2), reason="a newer JAX lowers on a GPU only")
