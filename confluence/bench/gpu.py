@@ -4,10 +4,10 @@
         [--peer FOLDER] [--seconds 460]
 
 Makes a shop of its own in `--folder`, and runs one process for each line that RESULTS.jsonl does
-not have under this label and of this device: what was measured is not measured again. Lines come
-in the order of what matters most. If `--seconds` are nearly over, no further line is begun, and the
-names of those that are left are printed. `--short` has presets `base` and `small` only, for before
-and after a change on one machine. `--reduced` has sizes that a CPU has time for.
+not have yet under this label and of this device, the most important first. If `--seconds` are
+nearly over, no further line is begun, and the names of those that are left are printed. `--short`
+has presets `base` and `small` only, for before and after a change on one machine. `--reduced` has
+sizes that a CPU has time for.
 
 A line of `train` is of a training by confluence as `training.py` measures it, with `ms`, the median
 of a step, `mfu`, `memory`, the peak in bytes, `busy`, the share of the time in which the device
@@ -16,8 +16,8 @@ worked (its driver's figure), and the figures of the whole run under `usage`. `m
 there, and in float32. Attention is not counted.
 
 A line of `profile` has the ten operations of a step that take longest, in ms of a step, by JAX's
-profiler; an operation that holds others counts theirs too. A line of `advise` is what
-`confluence advise` says. Lines of `dispatch` and `newton_schulz` time what might be faster
+profiler; an operation that holds others counts theirs too. A line of `advise` has the results of
+`confluence advise`. Lines of `dispatch` and `newton_schulz` time changes that might be faster
 (gpu_tries.py). A line of `peer` is of relational-transformer's model (gpu_peer.py), whose
 unpacked wheel is `--peer`; it needs PyTorch.
 """
@@ -64,7 +64,7 @@ def profile(case: Case) -> Case:
 
 
 def cases(*, short: bool, reduced: bool, peer: bool) -> list[Case]:
-    """What is measured, the most important first."""
+    """All lines, the most important first."""
     if reduced:
         tiny = train("tiny", "auto", 12)
         return [tiny, profile(tiny), {"what": "newton_schulz", "preset": "tiny", "settings": {}}]
@@ -95,7 +95,7 @@ def name_of(case: Case) -> str:
 
 
 def share_of_peak(found: dict[str, Any]) -> float | None:
-    """What `mfu` says, of a line of `training.py`."""
+    """The `mfu` of a line of `training.py`."""
     peak = next((p for name, p in PEAKS.items() if name in found["device"]), None)
     if peak is None or found["compute_dtype"] != "bfloat16":
         return None

@@ -1,4 +1,4 @@
-"""What might make a step faster, timed alone for gpu.py before anything is built upon it.
+"""Changes that might make a step faster, timed alone for gpu.py before anything is built upon them.
 
 `dispatch`: the same steps one by one and as one call of `AT_ONCE` steps, whose batches are on the
 device. `newton_schulz`: Muon's update of all matrices of a model, momentum and products in float32,
@@ -25,7 +25,7 @@ AT_ONCE, TURNS = 8, 7
 
 
 def seconds_of(turn: Callable[[], Any]) -> float:
-    """Of one turn, when all that it began is done."""
+    """The time of one turn, until all that it began is done."""
     started = time.perf_counter()
     jax.block_until_ready(turn())
     return time.perf_counter() - started

@@ -92,7 +92,7 @@ def measures(folder: Path) -> dict[str, Any]:
 def ready_to_step(
     store: str, task: str, cfg: Config
 ) -> Iterator[tuple[headwater.Sampler, StepRunner, Feed, TrainState]]:
-    """What a training has before its first step."""
+    """The objects of a training before its first step."""
     with open_sampler(open_store(store), cfg, task) as sampler:
         metadata = sampler.database_metadata()
         target, _ = read_target(sampler, task)

@@ -1,2 +1,2 @@
-"""The relational transformer: batches of any layout laid flat, attention by three paths, heads,
+"""The relational transformer: batches of any layout laid flat, attention by four paths, heads,
 losses, and its outputs."""

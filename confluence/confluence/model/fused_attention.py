@@ -39,7 +39,7 @@ BLOCK = 32  # cells of a stream whose scores exist at once
 
 
 class Plan(NamedTuple):
-    """What is compiled for."""
+    """The constants of a kernel."""
 
     pattern: str  # "outbound", "inbound" or "column"
     slots: int = 0  # P, most foreign keys of a row
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """Of foreign keys, by head, and their weights."""
+    """The vectors of foreign keys, by head, and their weights."""
 
     shares: Array  # [edges,T] compute type
     key: Array  # [T,D] compute type, κ
@@ -94,7 +94,7 @@ def attend(
     return out.reshape(-1, heads, wide)[:, :, :given].reshape(-1, width)
 
 
-# ---------------------------------------------------------------------------------- what is seen
+# -------------------------------------------------------------------------------------- streams
 
 
 class _Tile(NamedTuple):
@@ -125,7 +125,7 @@ def _read_tile(plan: Plan, sight: Any) -> _Tile:
 
 
 class _Stream(NamedTuple):
-    """Of a tile: runs, then what is linked to them."""
+    """The stream of a tile: runs, then the cells that are linked to them."""
 
     first: Array  # [] int32, first place of the runs
     run: Array  # [] int32, cells of the runs
@@ -230,7 +230,7 @@ class _Unit(NamedTuple):
     is_long: Array  # [t,1] bool, not below the floor
 
     def gradient(self, d_unit: Array) -> Array:
-        """Of the vectors, from that of the units."""
+        """The gradient of the vectors, from that of the units."""
         along = jnp.sum(self.unit * d_unit, axis=1, keepdims=True)
         return self.inverse * (d_unit - jnp.where(self.is_long, along, 0.0) * self.unit)
 
@@ -248,7 +248,7 @@ def _chunks(kinds: int) -> list[Any]:
 
 
 def _added(vectors: Any, edges: Array) -> tuple[Array, Array]:
-    """What the foreign keys of edges add to keys and to values. [b] → [b,K] float32 each"""
+    """The vectors that foreign keys add to keys and values. [b] → [b,K] float32 each"""
     key, value = 0.0, 0.0
     for kinds in _chunks(vectors.key.shape[0]):
         weights = vectors.shares[edges, kinds]
@@ -258,7 +258,7 @@ def _added(vectors: Any, edges: Array) -> tuple[Array, Array]:
 
 
 def _sums_by_kind(x: Array, weights: Array) -> Array:
-    """Sums over a block, in two parts where one would be rounded: gradients of logits cancel."""
+    """Sums over a block, in two parts if one would be rounded: gradients of logits cancel."""
     high = x.astype(weights.dtype)
     total = _product(high, weights)
     if weights.dtype != jnp.float32:
@@ -267,7 +267,7 @@ def _sums_by_kind(x: Array, weights: Array) -> Array:
 
 
 class _Scores(NamedTuple):
-    """Of a tile and a block."""
+    """The scores of a tile and a block."""
 
     scores: Array  # [t,b] float32, exp of the logits, as the compute type has it
     passes: Array  # [t,b] bool, the gradient of a logit: none beyond its limit
@@ -291,7 +291,7 @@ def _keys_of_block(given: Any, block: _Block) -> tuple[Array, Array]:
 
 def _store(out: Any, tile: _Tile, x: Array, first: Any = 0) -> None:
     """Write what the cells of a tile get: [t], or [t,w] from a column on."""
-    # Interpreted, what is masked is read and written back: at no place of another cell.
+    # Interpreted, a masked place is read and written back: it must not belong to another cell.
     place, mask = jnp.where(tile.is_cell, tile.cells, out.shape[0]), tile.is_cell
     at: tuple[Array, ...] = (place,)
     if x.ndim == 2:
@@ -401,7 +401,7 @@ class _Given(NamedTuple):
 
 
 class _Gradient(NamedTuple):
-    """What the backward kernels read more."""
+    """Further inputs of the backward kernels."""
 
     d_out: Array  # [N,D] compute type
     inverse: Array  # [H,N] float32, 1 / sum of a query's scores

@@ -2,13 +2,13 @@
 
     compiled   the C library, context by context; on a processor
     rows       row_attention.py, over all contexts at once; anywhere
-    fused      fused_attention.py, kernels that skip what cannot be seen; on a GPU
+    fused      fused_attention.py, kernels that skip pairs that cannot meet; on a GPU
     dense      attention.py under masks, each context in a window of its own; the definition, for
                tests and small batches
 
 No cell looks at one of another context, and a target always sees itself. A context without cells
 has no NaN in its outputs and gradients. A NaN in the values of one context may come to others, by
-rows and fused, where a product has a masked score of 0.
+rows and fused, whose products take masked scores of 0.
 """
 
 from __future__ import annotations

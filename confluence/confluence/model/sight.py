@@ -56,7 +56,7 @@ class Links(NamedTuple):
     parents: Parents
     children: Children
     is_own_parent: Array  # [N] int32 by place, 1 if its row points at itself
-    edges: Array  # [N] int32 by place, the edge of its row to itself; of no row, that of none
+    edges: Array  # [N] int32 by place, the edge of its row to itself, or the edge of none
 
 
 class Sight(NamedTuple):
@@ -112,13 +112,13 @@ def read_rows(row_ids: Array, parents: Array, is_cell: Array) -> tuple[Sight, Co
 
 
 def _before(counts: Array) -> Array:
-    """Sums of what is before each, and of all. [n] → [n+1] int32"""
+    """Sums of those before each, and of all. [n] → [n+1] int32"""
     return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(counts, dtype=jnp.int32)])
 
 
 def _parents(others: Array, firsts: Array, cells: Array, row: Array) -> Parents:
     """Args:
-    others: [R,P], R where there is none. firsts, cells: [R+1], of rows. row: [N], of places.
+    others: [R,P], R for none. firsts, cells: [R+1], of rows. row: [N], of places.
     """
     count, slots = others.shape
     size = jnp.where(cells[:-1, None] > 0, cells[others], 0)  # [R,P] cells of each edge's parent
@@ -163,7 +163,7 @@ def _children(others: Array, order: Array, firsts: Array, cells: Array, row: Arr
 
 
 def edge_shares(parents: Array, kinds: Array, count: int) -> Array:
-    """What each kind of foreign key has of each edge; several to one parent have equal shares.
+    """The share of each kind of foreign key in each edge; several to one parent have equal shares.
 
     Args:
         parents, kinds: [R,P] int32, over the batch.
