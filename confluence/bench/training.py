@@ -3,8 +3,8 @@
     python confluence/bench/training.py STORE --task T [--preset demo] [--steps 100]
         [--set width=128 --set batch_size=64 ...] [--out RUN]
 
-Trains a task by `confluence.train`, as `confluence train` does, on whatever device JAX has, and
-prints one JSON line; in a folder that is removed afterwards, unless `--out` names one. One
+Trains a task by `confluence.train`, as `confluence train --no-trees` does, on whatever device JAX
+has, and prints one JSON line; in a folder that is removed afterwards, unless `--out` names one. One
 configuration per process, as a device reports its peak of memory for the life of a process.
 
 Rates are those that the run's log has at its end (docs/reference/model.md, "The log"): of
@@ -134,7 +134,9 @@ def measure(
     """
     settings = {"save_every": 0, **settings, "steps": steps}
     cfg = preset(name, **settings)
-    confluence.train(store, task=task, out=folder, preset=name, overwrite=True, **settings)
+    confluence.train(
+        store, task=task, out=folder, preset=name, overwrite=True, trees=False, **settings
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES_PER_RSS
     found = {**machine(), "preset": name, "settings": settings, **model(cfg), **measures(folder)}
     found |= {"host_peak_rss_bytes": peak, **inspect(store, task, cfg)}

@@ -131,7 +131,8 @@ class Config:
     )
     attention: str = _expert(
         "auto",
-        "of equal paths; auto: the fastest that was measured; fused: kernels for a GPU",
+        "which of the equal paths; auto: compiled on a processor, rows elsewhere; fused: kernels"
+        " for a GPU, not yet measured",
         words=("auto", "compiled", "rows", "fused", "dense"),
     )
     identifier_cells: str = _expert(
@@ -417,7 +418,7 @@ def laptop() -> Config:
 
 
 def base() -> Config:
-    """For one GPU: `confluence train STORE --task T --preset base`; about 36M parameters."""
+    """For one GPU: `confluence train STORE --task T --preset base`; about 45M parameters."""
     return Config(
         width=512, heads=8, layers=6, sequence_length=1024, max_rows=256, child_width=16,
         batch_size=32, steps=20_000, child_order="uniform", max_hops=None,

@@ -444,8 +444,13 @@ def _run(
         shapes.insert(1, jax.ShapeDtypeStruct(given.scale.shape, jnp.float32))  # type: ignore[no-untyped-call]
         specs.insert(1, row)
     is_gpu = jax.default_backend() != "cpu"
+
+    def named(*refs: Any) -> None:
+        kernel(plan, *refs)
+
+    named.__name__ = f"{plan.pattern}{kernel.__name__}"  # by which a profile lists it
     call = pl.pallas_call(
-        partial(kernel, plan),
+        named,
         grid=(-(-cells // plan.tile), heads, parts),
         in_specs=(
             jax.tree.map(_whole, sight),
@@ -456,7 +461,7 @@ def _run(
         out_shape=shapes,
         interpret=not is_gpu,
         compiler_params=triton.CompilerParams(num_warps=1, num_stages=1) if is_gpu else None,
-        name=f"{plan.pattern}{kernel.__name__}",
+        name=named.__name__,
     )
     return call(sight, given, gradient)
 

@@ -459,9 +459,10 @@ def test_the_last_layer_at_the_target_only_changes_no_prediction(
         )
 
     params, batch = random_params(cfg), smoke.synthetic_batch(cfg, TARGET_STYPES[0])
-    found = {path: run(params, batch, cfg.replace(attention=path)) for path in PATHS}
+    paths = [path for path in PATHS if path != "fused"]  # whose targets ask as by rows
+    found = {path: run(params, batch, cfg.replace(attention=path)) for path in paths}
     monkeypatch.setattr(model, "transform", all_cells)
-    for path in PATHS:
+    for path in paths:
         one = cfg.replace(attention=path)
         entirely = jax.jit(functools.partial(forward, cfg=one, **STATIC))
         expected = entirely(params, inputs(batch), smoke.synthetic_tables())
