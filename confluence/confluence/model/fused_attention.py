@@ -491,7 +491,7 @@ def _backward(plan: Plan, residuals: Residuals, d_out: Array) -> tuple[Any, ...]
     given, sight, out, inverse = residuals
     vectors, heads, cells = given.vectors, *given.scale.shape
     by_head = [x.astype(jnp.float32).reshape(cells, heads, -1) for x in (d_out, out)]
-    gradient = _Gradient(d_out, inverse, jnp.einsum("nhk,nhk->hn", *by_head))
+    gradient = _Gradient(d_out, inverse, jnp.sum(by_head[0] * by_head[1], axis=2).T)
     like = [(x.shape[1], x.dtype) for x in (given.query, given.key, given.value)]
     kinds = 0 if vectors is None else vectors.key.shape[0]
     of_kinds = [(heads * kinds, jnp.float32)] * (2 if kinds else 0)
@@ -504,10 +504,11 @@ def _backward(plan: Plan, residuals: Residuals, d_out: Array) -> tuple[Any, ...]
     if vectors is not None:
         shares, logits = (x.reshape(cells, heads, kinds) for x in sums)
         q = _scaled_units(given)
-        d_key, d_value = (
-            jnp.einsum("nht,nhk->thk", *pair).reshape(vectors.key.shape).astype(vectors.key.dtype)
+        both = (
+            jnp.einsum("nht,nhk->thk", *pair, precision="highest")
             for pair in ((logits, q), (shares, by_head[0]))
         )
+        d_key, d_value = (x.reshape(vectors.key.shape).astype(vectors.key.dtype) for x in both)
         d_vectors = Vectors(jnp.zeros_like(vectors.shares), d_key, d_value)
     return d_q, d_k, d_v, d_scale, d_vectors, None
 
