@@ -302,7 +302,7 @@ def _store(out: Any, tile: _Tile, x: Array, first: Any = 0) -> None:
 
 
 def _forward_kernel(plan: Plan, sight: Any, given: Any, _: None, *results: Any) -> None:
-    out, inverse = results
+    out, inverse, *rest = results
     tile = _read_tile(plan, sight)
     q = _unit(given.query[tile.cells, :]).unit * given.scale[tile.cells][:, None]
     q = q.astype(given.value.dtype)
@@ -316,8 +316,11 @@ def _forward_kernel(plan: Plan, sight: Any, given: Any, _: None, *results: Any) 
     first = jnp.zeros(q.shape, jnp.float32), jnp.zeros(q.shape[:1], jnp.float32)
     total, mass = _over(plan, _streams(plan)[0], sight, tile, turn, first)
     one_over = 1.0 / jnp.maximum(mass, 1e-30)
-    _store(out, tile, total * one_over[:, None])
+    mean = total * one_over[:, None]
+    _store(out, tile, mean)
     _store(inverse, tile, one_over)
+    for more in rest:
+        _store(more, tile, mean - mean.astype(out.dtype).astype(jnp.float32))
 
 
 def _by_query_kernel(plan: Plan, sight: Any, given: Any, gradient: Any, *results: Any) -> None:
@@ -474,7 +477,7 @@ def _attend(
     return _forward(plan, q, k, v, scale, vectors, sight)[0]
 
 
-Residuals = tuple[_Given, Sight, Array, Array]
+Residuals = tuple[_Given, Sight, tuple[Array, ...], Array]
 
 
 def _forward(
@@ -482,16 +485,18 @@ def _forward(
     sight: Sight,
 ) -> tuple[Array, Residuals]:  # fmt: skip
     given = _Given(q, k, v, scale, vectors)
-    results = [(v.shape[1], jnp.float32)]  # d_out · out must cancel with gradients of scores
-    out, inverse = _run(_forward_kernel, plan, sight, given, None, results, True)
-    return out.astype(v.dtype), (given, sight, out, inverse)
+    parts = 1 if v.dtype == jnp.float32 else 2  # of the output, so that d_out · out is exact
+    results = [(v.shape[1], v.dtype)] * parts
+    out, inverse, *rest = _run(_forward_kernel, plan, sight, given, None, results, True)
+    return out, (given, sight, (out, *rest), inverse)
 
 
 def _backward(plan: Plan, residuals: Residuals, d_out: Array) -> tuple[Any, ...]:
     given, sight, out, inverse = residuals
     vectors, heads, cells = given.vectors, *given.scale.shape
-    by_head = [x.astype(jnp.float32).reshape(cells, heads, -1) for x in (d_out, out)]
-    gradient = _Gradient(d_out, inverse, jnp.sum(by_head[0] * by_head[1], axis=2).T)
+    products = sum(part.astype(jnp.float32) for part in out) * d_out.astype(jnp.float32)
+    mean = jnp.sum(products.reshape(cells, heads, -1), axis=2)
+    gradient = _Gradient(d_out, inverse, mean.T)
     like = [(x.shape[1], x.dtype) for x in (given.query, given.key, given.value)]
     kinds = 0 if vectors is None else vectors.key.shape[0]
     of_kinds = [(heads * kinds, jnp.float32)] * (2 if kinds else 0)
@@ -502,21 +507,34 @@ def _backward(plan: Plan, residuals: Residuals, d_out: Array) -> tuple[Any, ...]
     d_k, d_v = _run(_by_key_kernel, plan, sight, given, gradient, like[1:], False)
     d_vectors = None
     if vectors is not None:
-        shares, logits = (x.reshape(cells, heads, kinds) for x in sums)
-        q = _scaled_units(given)
-        both = (
-            jnp.einsum("nht,nhk->thk", *pair, precision="highest")
-            for pair in ((logits, q), (shares, by_head[0]))
-        )
-        d_key, d_value = (x.reshape(vectors.key.shape).astype(vectors.key.dtype) for x in both)
+        shares, logits = sums
+        both = (_by_kind(logits, _scaled_units(given), heads), _by_kind(shares, d_out, heads))
+        d_key, d_value = (x.astype(vectors.key.dtype) for x in both)
         d_vectors = Vectors(jnp.zeros_like(vectors.shares), d_key, d_value)
     return d_q, d_k, d_v, d_scale, d_vectors, None
 
 
 def _scaled_units(given: _Given) -> Array:
-    """What keys are multiplied by. → [N,H,K] float32"""
+    """The factors of keys. → [N,D] compute type"""
     heads, cells = given.scale.shape
-    return unit(given.query.reshape(cells, heads, -1)) * given.scale.T[..., None]
+    units = unit(given.query.reshape(cells, heads, -1)) * given.scale.T[..., None]
+    return units.reshape(given.query.shape).astype(given.query.dtype)
+
+
+def _by_kind(sums: Array, x: Array, heads: int) -> Array:
+    """Sums over cells, by kind and head. [N,H·T] float32, [N,D] → [T,D] float32
+
+    Products of all heads with all heads: a GPU makes them faster than it pads what a product for
+    each head would need.
+    """
+    high = sums.astype(x.dtype)
+    parts = [high] if x.dtype == jnp.float32 else [high, (sums - high).astype(x.dtype)]
+    total = sum(
+        jnp.einsum("nt,nd->td", p, x, precision="highest", preferred_element_type=jnp.float32)
+        for p in parts
+    )
+    by_head = jnp.reshape(total, (heads, sums.shape[1] // heads, heads, -1))
+    return jnp.einsum("hthk->thk", by_head).reshape(-1, x.shape[1])
 
 
 _attend.defvjp(_forward, _backward)
