@@ -1,4 +1,4 @@
-"""What a step would move, compiled for a GPU that is not there.
+"""The memory traffic of a step, compiled for a GPU that is not there.
 
     python confluence/bench/gpu_compiled.py STORE --task T [--preset base] [--attention fused]
 
