@@ -49,7 +49,10 @@ from typing import Any, NamedTuple
 import jax
 
 import confluence
+from confluence.config import preset
+from confluence.model.transformer import parameter_table
 from confluence.training.kept_memory import keep_memory
+from confluence.watch.log import read_summary
 
 PEAKS = {  # bfloat16 operations per second, without sparsity
     "NVIDIA H100 80GB HBM3": 989e12, "NVIDIA H200": 989e12, "NVIDIA A100-SXM4-40GB": 312e12,
@@ -68,12 +71,12 @@ CHOSEN = {"label_rows": 0, "max_hops": 2}  # what a training would choose by try
 Case = dict[str, Any]
 
 
-def train(preset: str, attention: str, steps: int, **settings: Any) -> Case:
+def train(name: str, attention: str, steps: int, **settings: Any) -> Case:
     """A training of a preset."""
     settings = {"attention": attention, "eval_every": 0, "steps": steps, **settings}
-    if preset in ("tiny", "small", "laptop"):
+    if name in ("tiny", "small", "laptop"):
         settings |= CHOSEN
-    return {"what": "train", "preset": preset, "settings": settings}
+    return {"what": "train", "preset": name, "settings": settings}
 
 
 def profile(case: Case) -> Case:
@@ -94,8 +97,8 @@ def cases(*, short: bool, reduced: bool, peer: bool) -> list[Case]:
     found += [{"what": "peer", "preset": "base", "settings": {}}] if peer else []
     found += [profile(base), profile(fused)]
     found += [train("base", "fused", 60, sequence_length=4096, max_rows=1024, batch_size=8)]
-    for preset in ("laptop", "demo"):
-        found += [train(preset, attention, 2000) for attention in ("rows", "fused")]
+    for name in ("laptop", "demo"):
+        found += [train(name, attention, 2000) for attention in ("rows", "fused")]
     found += [{**train("demo", "fused", 100), "what": "dispatch"}]
     found += [{"what": "newton_schulz", "preset": "base", "settings": {}}]
     found += [{"what": "advise", "preset": "small", "settings": {}}]
@@ -114,7 +117,6 @@ def name_of(case: Case) -> str:
 
 def cell_parameters(cfg: Any) -> int:
     """How many parameters meet every cell of a context."""
-    from confluence.model.transformer import parameter_table
 
     sizes = {n: math.prod(p.shape) for n, p in parameter_table(cfg, TEXT_WIDTH).items()}
     of_layers = {n: size for n, size in sizes.items() if n.startswith(("attention", "feed_f"))}
@@ -136,9 +138,6 @@ def share_of_peak(found: dict[str, Any]) -> float | None:
 def run_training(store: str, case: Case) -> dict[str, Any]:
     """A whole training."""
     import training
-
-    from confluence.config import preset
-    from confluence.watch.log import read_summary
 
     cfg = preset(case["preset"], **case["settings"])
     steps = case["settings"]["steps"]
@@ -189,8 +188,6 @@ def run_profile(store: str, case: Case) -> dict[str, Any]:
     """Some steps of a training, after one that compiles."""
     import training
 
-    from confluence.config import preset
-
     cfg = preset(case["preset"], **case["settings"])
     with training.ready_to_step(store, TASK, cfg) as (_, runner, feed, state):
         fed = [feed.next_on_device() for _ in range(1 + PROFILED)]
@@ -215,8 +212,6 @@ def run_advise(store: str, case: Case) -> dict[str, Any]:
     import advice
     import training
 
-    import confluence
-
     result = confluence.advise(store, task=TASK, presets=[case["preset"]])
     told = [advice.told(row) for row in result["configurations"] if "failed" not in row]
     return {**training.machine(), "configurations": told, "advice": result["advice"]}
@@ -227,8 +222,6 @@ def run_dispatch(store: str, case: Case) -> dict[str, Any]:
     import gpu_tries
     import training
 
-    from confluence.config import preset
-
     cfg = preset(case["preset"], **case["settings"])
     return {**training.machine(), **gpu_tries.dispatch(store, TASK, cfg)}
 
@@ -237,8 +230,6 @@ def run_newton_schulz(store: str, case: Case) -> dict[str, Any]:
     """Muon's update by type; it needs no store."""
     import gpu_tries
     import training
-
-    from confluence.config import preset
 
     cfg = preset(case["preset"], **case["settings"])
     return {**training.machine(), **gpu_tries.newton_schulz(TEXT_WIDTH, cfg)}

@@ -42,9 +42,7 @@ class Plan(NamedTuple):
     """The constants of a kernel."""
 
     pattern: str  # "outbound", "inbound" or "column"
-    slots: int = 0  # P, most foreign keys of a row
-    tile: int = TILE
-    block: int = BLOCK
+    slots: int  # P, most foreign keys of a row
 
 
 class Vectors(NamedTuple):
@@ -116,11 +114,11 @@ class _Block(NamedTuple):
 
 
 def _read_tile(plan: Plan, sight: Any) -> _Tile:
-    first, end = pl.program_id(0) * plan.tile, sight.order.shape[0]
-    place = first + jnp.arange(plan.tile, dtype=jnp.int32)
+    first, end = pl.program_id(0) * TILE, sight.order.shape[0]
+    place = first + jnp.arange(TILE, dtype=jnp.int32)
     is_cell = place < end
     at = jnp.where(is_cell, place, 0)
-    last = jnp.minimum(first + plan.tile, end) - 1
+    last = jnp.minimum(first + TILE, end) - 1
     return _Tile(first, last, sight.order[at], is_cell, sight.first[at])
 
 
@@ -182,7 +180,7 @@ def _linked(
         return _Linked(links.cells[at], links.ids[at], links.edges[at])
     low = jnp.zeros_like(at) + links.first[tile.place]
     high = jnp.zeros_like(at) + links.end[tile.last] - 1
-    for _ in range((plan.tile * plan.slots).bit_length()):  # the last edge that begins by then
+    for _ in range((TILE * plan.slots).bit_length()):  # the last edge that begins by then
         middle = (low + high + 1) // 2
         is_begun = links.starts[middle] <= at
         low, high = jnp.where(is_begun, middle, low), jnp.where(is_begun, high, middle - 1)
@@ -195,13 +193,13 @@ def _over(plan: Plan, stream: str, sight: Any, tile: _Tile, turn: Any, first: An
     """A loop over a stream: turn(block, sums) → sums."""
     links = None if sight.links is None else getattr(sight.links, stream)
     found = _read_stream(sight, links, tile)
-    offset = jnp.arange(plan.block, dtype=jnp.int32)
+    offset = jnp.arange(BLOCK, dtype=jnp.int32)
 
     def one(i: Array, sums: Any) -> Any:
-        x = i * plan.block + offset
+        x = i * BLOCK + offset
         return turn(_read_block(plan, sight, links, tile, found, x), sums)
 
-    turns = (found.length + plan.block - 1) // plan.block
+    turns = (found.length + BLOCK - 1) // BLOCK
     return jax.lax.fori_loop(0, turns, one, first)
 
 
@@ -348,7 +346,7 @@ def _by_query_kernel(plan: Plan, sight: Any, given: Any, gradient: Any, *results
         return d_q, *(total + x for total, x in zip(sums[1:], more, strict=True))
 
     first = [jnp.zeros(q.shape, jnp.float32)]
-    first += [jnp.zeros((plan.tile, kinds), jnp.float32)] * (2 if kinds else 0)
+    first += [jnp.zeros((TILE, kinds), jnp.float32)] * (2 if kinds else 0)
     d_q, *by_kind = _over(plan, _streams(plan)[0], sight, tile, turn, tuple(first))
 
     @pl.when(part == 0)
@@ -454,7 +452,7 @@ def _run(
     named.__name__ = f"{plan.pattern}{kernel.__name__}"  # by which a profile lists it
     call = pl.pallas_call(
         named,
-        grid=(-(-cells // plan.tile), heads, parts),
+        grid=(-(-cells // TILE), heads, parts),
         in_specs=(
             jax.tree.map(_whole, sight),
             _Given(columns, columns, columns, row, vectors),

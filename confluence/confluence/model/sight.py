@@ -80,7 +80,7 @@ def read_rows(row_ids: Array, parents: Array, is_cell: Array) -> tuple[Sight, Co
 
     Args:
         row_ids: [N] int32, over the batch.
-        parents: [R,P] int32, a parent's row over the batch, or R.
+        parents: [R,P] int32, a parent's row over the batch, or R; P at least 1.
         is_cell: [N] bool, False at padding.
     """
     count, N = parents.shape[0], row_ids.shape[0]
@@ -128,7 +128,7 @@ def _parents(others: Array, firsts: Array, cells: Array, row: Array) -> Parents:
     kept = kept.at[place].set(jnp.arange(count * slots, dtype=jnp.int32), mode="drop")
     sizes = jnp.append(size.reshape(-1), 0)[kept]
     of_row = jnp.append(_before(jnp.sum(size > 0, axis=1)), jnp.sum(is_kept)).astype(jnp.int32)
-    owner, slot = jnp.divmod(kept, max(1, slots))
+    owner, slot = jnp.divmod(kept, slots)
     return Parents(
         first=of_row[row],
         end=of_row[row + 1],
@@ -145,11 +145,11 @@ def _children(others: Array, order: Array, firsts: Array, cells: Array, row: Arr
     named = others.reshape(-1)  # [R·P]
     by_named = jnp.argsort(named, stable=True).astype(jnp.int32)
     named = named[by_named]
-    owner, slot = jnp.divmod(by_named, max(1, slots))
+    owner, slot = jnp.divmod(by_named, slots)
     size = jnp.where(cells[named] > 0, cells[owner], 0)  # an empty row has the id of another
     starts = _before(size)
     at = jnp.arange(N * slots, dtype=jnp.int32)
-    edge = jnp.minimum(owners_of(starts, N * slots), max(0, count * slots - 1))  # of each cell
+    edge = jnp.minimum(owners_of(starts, N * slots), count * slots - 1)  # of each cell
     cell = order[jnp.minimum(firsts[owner[edge]] + at - starts[edge], N - 1)]
     of_row = jnp.zeros((count + 1,), jnp.int32).at[named].add(size)
     of_row = jnp.append(_before(of_row[:-1]), starts[-1])  # [R+2]

@@ -37,6 +37,7 @@ def assert_equal_to_dense(contexts: Contexts, D: int, H: int, relative: float = 
             assert_close(one, other, relative, pattern)
 
 
+@pytest.mark.release
 def test_rows_of_31_parents_by_more_kinds_of_keys_than_a_program_holds() -> None:
     """Several keys to one parent, and sums by kind in two parts. Gradients of κ are sums of many
     terms that cancel: attention by rows is off as far.
@@ -54,6 +55,7 @@ def test_a_row_that_everything_points_at_and_columns_longer_than_a_block() -> No
     assert_equal_to_dense(contexts, 32, 2)
 
 
+@pytest.mark.release
 def test_a_batch_of_one_cell_and_rows_without_foreign_keys() -> None:
     contexts = Contexts(0, n=1)
     contexts.row_ids, contexts.is_cell = np.zeros(1, np.int64), np.ones(1, bool)
@@ -69,7 +71,7 @@ def test_a_batch_of_one_cell_and_rows_without_foreign_keys() -> None:
 
 
 def test_half_precision_differs_from_dense_by_its_rounding() -> None:
-    """Gradients too, of τ and κ as well, where most of what is added cancels."""
+    """Gradients too, also of τ and κ, most of whose terms cancel."""
     contexts = Contexts(1, S=60, R=20, n=3)
     (q, k, v, tau, keys), out = draws(contexts, 32, 2)
     others = (tau / 4, keys)  # a logit of 40 has an error of a tenth by itself
@@ -119,6 +121,8 @@ def test_no_array_has_a_number_for_each_pair_of_cells() -> None:
     shapes = [tuple(map(int, s.split(","))) for s in re.findall(r"\[(\d+(?:,\d+)+)\]", text)]
     assert (N, 32) in shapes
     assert not [s for s in shapes if s.count(N) > 1 or s.count(contexts.S) > 1]
+    dense = str(jax.make_jaxpr(contexts.attentions("dense"))(*arguments))
+    assert f"[4,{contexts.S},{contexts.S}]" in dense  # so would be found
 
 
 def test_the_lists_of_rows_are_those_of_a_slow_reading() -> None:
@@ -172,7 +176,7 @@ def test_no_list_points_past_the_end_of_an_array(has_keys: bool) -> None:
 
 
 def loops_of(jaxpr: Any) -> int:
-    """Those whose turns the data decides, without what is in kernels."""
+    """The loops whose turns the data decides, without those in kernels."""
     found = 0
     for equation in jaxpr.eqns:
         name = equation.primitive.name
